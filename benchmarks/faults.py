@@ -58,7 +58,7 @@ FAULTS = [
           'ops.maximum(lengths - 1, 0).reshape(1, -1, 1)', 'crf/test_crf.py'),
          ('post_decode.py', 'np.arange(batch) * num_tags', 'np.arange(batch) * (num_tags - 1)', 'crf/test_crf.py')),
     *_of('text',
-         ('sentence.py', '(begin + by, end + by)', '(begin + by, end)', 'formats'),
+         ('sentence.py', '(begin + shift, end + shift)', '(begin + shift, end)', 'formats'),
          ('metrics.py', 'gold_spans & predicted_spans', 'gold_spans | predicted_spans', 'text/test_text.py'),
          ('bootstrap.py', '(1 + int(far.sum()))', '(0 + int(far.sum()))', 'text/test_bootstrap.py'),
          ('schemes.py', '(before[1], first, position - 1)', '(before[1], first, position)', 'text/test_text.py'),

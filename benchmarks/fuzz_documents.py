@@ -172,7 +172,7 @@ class Documents:
         judged += [place for place in places if rng.random() < 0.3]
         source = read(write(rng, self.material, kind, [example._replace(judged=judged)]), kind)
         [document] = read(self.convert(source, other), other).documents
-        self._expect((document.text, spans_in(document), document.judged),
+        self._expect((document.text, spans_in(document), document.annotated),
                      (example.text, sorted(example.spans), judged), f'{kind} to {other}')
         path = self.convert(source, 'tokens')
         tags = [tag for line in Path(path).read_text().splitlines() for tag in json.loads(line)['tags']]

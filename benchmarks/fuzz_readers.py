@@ -7,7 +7,7 @@ from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.cli.train import options_of
 from ms_crf.formats import registry
-from ms_crf.formats.document import Reading
+from ms_crf.formats.document import ReadOptions
 from ms_crf.formats.lines import numbered, open_lines
 from ms_crf.models.encoder import pretrained
 from ms_crf.models.words import vectors
@@ -50,8 +50,9 @@ class Readers:
         path = self.material.file('b', data)
         lines = numbered(open_lines(path), path, rng.random() < 0.3, lambda message: None)
         columns = rng.choice([(0,), (0, -1)]) if kind != 'text' else (0,)
-        reading = Reading(registry.columns_of(path, columns), splitter=Deferred(AUTO), characters=rng.random() < 0.3)
-        for _ in registry.of_stream(path, kind).sentences(lines, path, reading):
+        options = ReadOptions(registry.columns_of(path, columns), splitter=Deferred(AUTO),
+                              characters=rng.random() < 0.3)
+        for _ in registry.of_stream(path, kind).sentences(lines, path, options):
             pass
 
     def read_vectors(self, rng):

@@ -10,7 +10,7 @@ from ms_crf.base import files
 from ms_crf.base.errors import OptionError, argument, brief
 from ms_crf.base.fields import read_json
 from ms_crf.base.files import PathLike, remove
-from ms_crf.formats.lines import are_many, check_readable, files_of, placed
+from ms_crf.formats.lines import are_many, check_readable, files_of, pair_files
 from ms_crf.formats.registry import FORMATS, JSON, TEXT
 from ms_crf.runs.directory import Lock
 
@@ -79,7 +79,7 @@ def shards_of(inputs: Iterable[str], output: PathLike, kind: str) -> list[Shard]
             if os.path.realpath(source) not in seen:
                 seen.add(os.path.realpath(source))
                 names[source] = os.path.relpath(source, base)
-    jobs = placed({source: _named(name, kind) for source, name in names.items()}, output)
+    jobs = pair_files({source: _named(name, kind) for source, name in names.items()}, output)
     return [Shard(job.source, os.path.abspath(job.source), names[job.source], os.path.abspath(str(job.target)),
                   str(kind_of(job.source)), os.path.getsize(job.source)) for job in jobs]
 

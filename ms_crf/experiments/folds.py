@@ -13,7 +13,7 @@ from ms_crf.base.watchers import Watcher
 from ms_crf.experiments.runner import Value
 from ms_crf.formats import alignment
 from ms_crf.formats.dataset import load
-from ms_crf.formats.document import Reading, nowhere
+from ms_crf.formats.document import ReadOptions, discard
 from ms_crf.formats.lines import check_readable
 from ms_crf.formats.registry import columns_of, of_corpus, read_corpus
 from ms_crf.runs.options import Options
@@ -83,8 +83,8 @@ def documents_of(path: PathLike, pair: tuple[int, ...], splitter: Splitter) -> l
         pair: indices of the columns of token and tag.
         splitter: finds sentences and tokens in texts.
     """
-    documents = of_corpus(path).read(path, Reading(columns_of(path, pair)))
-    found = [list(alignment.corpus_of([document], splitter, nowhere)) for document in documents]
+    documents = of_corpus(path).read(path, ReadOptions(columns_of(path, pair)))
+    found = [list(alignment.corpus_of([document], splitter, discard)) for document in documents]
     return [sentences for sentences in found if sentences]
 
 

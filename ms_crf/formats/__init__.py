@@ -1,4 +1,4 @@
-"""Layer 5: the formats that annotated text comes in and goes out in, a module for each, around one kind of document.
+"""Layer 5: file formats of annotated text, with a module for each format, and the document that all formats share.
 
-It knows files, schemes and splitters of text, and nothing of models.
+It knows files, tag schemes and text splitters, and does not know models.
 """

@@ -1,14 +1,13 @@
-"""Spans by character become tags of tokens, and tags become spans.
+"""Converts character spans to tags of tokens, and tags to character spans.
 
-The rules, each of which is reported where it is needed:
+Rules (the first four produce remarks):
 
-- A span that does not fall on borders of tokens is widened to whole tokens. Tokens are never cut at its borders: text
-  that is tagged later has no spans to cut it by, so that a model would be trained, and scored, on tokens that it does
-  not get.
-- Of spans that share a token the longest is kept, of equally long ones the first.
-- Sentences are joined where a span crosses the border between them.
-- A span of white space alone is left out.
-- A token is judged if all of it is in a part of the text that somebody has looked at, or if it is in a span.
+- A span that begins or ends inside a token is widened to whole tokens. Spans never split tokens: at prediction time
+  there are no spans, so training and scoring must not use spans to find tokens.
+- If spans share a token, the longest span is kept; of equally long spans, the first.
+- If a span crosses a sentence boundary, the sentences are joined.
+- A span of white space only is dropped.
+- A token is annotated if it lies completely in an annotated part of the text, or if it is in a span.
 """
 
 import re
@@ -18,7 +17,7 @@ from itertools import accumulate
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike
-from ms_crf.formats.document import SHOWN, Document, Reading, Remark, Report
+from ms_crf.formats.document import SHOWN, Document, ReadOptions, Remark, Report
 from ms_crf.formats.json_lines import flat
 from ms_crf.text import schemes
 from ms_crf.text.partial import as_json, certain, check_tag, closed, countable, in_scheme, is_open, is_well_formed
@@ -30,28 +29,28 @@ _VISIBLE = re.compile(r'\S')
 
 
 def cut(document: Document, splitter: Splitter) -> list[Sentence]:
-    """The sentences of a document: its own, or those that the splitter finds, with its own tokens if it has any."""
+    """The sentences of a document. If the document has only tokens, or only text, the splitter finds the sentences."""
     if document.sentences is not None:
         return document.sentences
-    found = splitter.split(document.text)
+    sentences = splitter.split(document.text)
     if document.tokens is not None:
-        starts = [sentence.start for sentence in found]
+        starts = [sentence.start for sentence in sentences]
         by_sentence: dict[int, list[Offsets]] = {}
-        for place in document.tokens:
-            by_sentence.setdefault(max(bisect_right(starts, place[0]) - 1, 0), []).append(place)
-        found = [Sentence.of_text(document.text, offsets) for offsets in by_sentence.values()]
+        for token in document.tokens:
+            by_sentence.setdefault(max(bisect_right(starts, token[0]) - 1, 0), []).append(token)
+        sentences = [Sentence.of_text(document.text, offsets) for offsets in by_sentence.values()]
     line_of = document.line_numbers()
-    for sentence in found:
+    for sentence in sentences:
         sentence.line, sentence.raw = line_of(sentence.offsets[0][0]), False
-    return found
+    return sentences
 
 
 def _kept(document: Document, sentences: Sequence[Sentence], report: Report) -> list[SpanTuple]:
-    """(type, first token, last token) of the spans of a document that are kept, tokens numbered through it."""
-    offsets = [place for sentence in sentences for place in sentence.offsets]
+    """Spans of a document after the rules: (type, first token, last token), with token indices in the document."""
+    offsets = [pair for sentence in sentences for pair in sentence.offsets]
     starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
     sentence_of = [index for index, sentence in enumerate(sentences) for _ in sentence.tokens]
-    taken = bytearray(len(offsets))              # 1 for the tokens of spans that are kept
+    taken = bytearray(len(offsets))              # 1 for tokens that are in a kept span
     remarks, kept = [], []
     for span in sorted(document.spans, key=lambda span: (span.start - span.end, span.start)):
         check_tag(document.path, span.line, span.type)
@@ -75,7 +74,7 @@ def _kept(document: Document, sentences: Sequence[Sentence], report: Report) -> 
 
 
 def _joined(text: str, sentences: Sequence[Sentence], spans: Iterable[SpanTuple]) -> list[Sentence]:
-    """The sentences of a text, with those joined that a span crosses."""
+    """Sentences of a text after joining all sentences that share a span."""
     inside = {token for _, first, last in spans for token in range(first + 1, last + 1)}
     groups: list[list[Sentence]] = []
     begin = 0
@@ -87,19 +86,19 @@ def _joined(text: str, sentences: Sequence[Sentence], spans: Iterable[SpanTuple]
         begin += len(sentence.tokens)
     return [group[0] if len(group) == 1 else group[0].replace(
         tokens=[token for sentence in group for token in sentence.tokens],
-        offsets=[place for sentence in group for place in sentence.offsets],
+        offsets=[pair for sentence in group for pair in sentence.offsets],
         text=text[group[0].start:group[-1].end],
         lines=tuple(line for sentence in group for line in sentence.lines), rows=()) for group in groups]
 
 
 def tagged(document: Document, splitter: Splitter, report: Report, scheme: str = 'BIO') -> list[Sentence]:
-    """The sentences of a document with tags: those that it has, or those of its spans.
+    """Tagged sentences of a document; if the document has spans, they are converted to tags.
 
     Args:
-        document: with tags in its sentences, or with spans.
-        splitter: finds sentences and tokens where the document has none.
-        report: is called with a `Remark` on each span that the rules change.
-        scheme: of the tags that are made of spans; 'plain' if each span is a token with its type as tag.
+        document: a document with tagged sentences or with spans.
+        splitter: finds sentences and tokens if the document has none.
+        report: receives a `Remark` for each span that the rules change.
+        scheme: the scheme for tags of spans. 'plain' requires a span for each token and uses its type as tag.
     """
     sentences = cut(document, splitter)
     if all(sentence.tags for sentence in sentences) and not document.spans:
@@ -107,66 +106,65 @@ def tagged(document: Document, splitter: Splitter, report: Report, scheme: str =
     spans = _kept(document, sentences, report)
     firsts = [first for _, first, _ in spans]
     sentences = _joined(document.text, sentences, spans)
-    made, begin, is_judged = [], 0, _within(document.judged)
+    result, begin, is_annotated = [], 0, _within(document.annotated)
     for sentence in sentences:
         end = begin + len(sentence.tokens)
-        own = [(kind, first - begin, last - begin)
-               for kind, first, last in spans[bisect_left(firsts, begin):bisect_left(firsts, end)]]
-        inside = {token for _, first, last in own for token in range(first, last + 1)}
-        judged = [index in inside or is_judged(*place) for index, place in enumerate(sentence.offsets)]
-        tags = (_plain_tags(document.home, sentence, own, judged) if scheme == PLAIN else
-                _with_open(tags_of(own, end - begin, scheme), own, judged))
-        made.append(sentence.replace(tags=tags))
+        inner = [(kind, first - begin, last - begin)
+                 for kind, first, last in spans[bisect_left(firsts, begin):bisect_left(firsts, end)]]
+        inside = {token for _, first, last in inner for token in range(first, last + 1)}
+        annotated = [index in inside or is_annotated(*pair) for index, pair in enumerate(sentence.offsets)]
+        tags = (_plain_tags(document.source_path, sentence, inner, annotated) if scheme == PLAIN else
+                _with_open(tags_of(inner, end - begin, scheme), inner, annotated))
+        result.append(sentence.replace(tags=tags))
         begin = end
-    return made
+    return result
 
 
 def _within(parts: Sequence[Offsets] | None) -> Callable[[int, int], bool]:
-    """Returns a function: whether a token is in one of the parts of a text that somebody has looked at, None for all of
-    it."""
+    """Returns a function that checks whether a token (start, end) is in an annotated part; None is the whole text."""
     if parts is None:
         return lambda start, end: True
     ordered = sorted(parts)
     starts, furthest = [start for start, _ in ordered], list(accumulate((end for _, end in ordered), max))
 
     def within(start: int, end: int) -> bool:
-        before = bisect_right(starts, start)             # of parts that do not begin later, one must not end earlier
+        before = bisect_right(starts, start)             # parts that begin at the token or earlier
         return before > 0 and end <= furthest[before - 1]
     return within
 
 
-def _with_open(tags: list[str], spans: Iterable[SpanTuple], judged: Sequence[bool]) -> list[str]:
-    """Tags with those open that nobody has judged; the end of a span is known, whatever comes behind it."""
-    behind = {last + 1 for _, _, last in spans}
-    return [tag if sure else NEXT if index in behind else OPEN
-            for index, (tag, sure) in enumerate(zip(tags, judged))]
+def _with_open(tags: list[str], spans: Iterable[SpanTuple], annotated: Sequence[bool]) -> list[str]:
+    """Tags with unknown tags for unlabelled tokens. After a span the tag is NEXT: the end of a span is always known."""
+    after_spans = {last + 1 for _, _, last in spans}
+    return [tag if known else NEXT if index in after_spans else OPEN
+            for index, (tag, known) in enumerate(zip(tags, annotated))]
 
 
-def _plain_tags(path: str, sentence: Sentence, spans: Sequence[SpanTuple], judged: Sequence[bool]) -> list[str]:
+def _plain_tags(path: str, sentence: Sentence, spans: Sequence[SpanTuple], annotated: Sequence[bool]) -> list[str]:
     types = {first: kind for kind, first, last in spans if first == last}
-    types.update({index: OPEN for index, sure in enumerate(judged) if not sure})
+    types.update({index: OPEN for index, known in enumerate(annotated) if not known})
     for index, token in enumerate(sentence.tokens):
         if not types.get(index):
-            raise CorpusError(path, sentence.line_of(index), 'expected a span of its own for each token, as plain tags '
-                                                             f'are made of, got none for {token!r}')
+            raise CorpusError(path, sentence.line_of(index), 'expected a span for each token, because plain tags are '
+                                                             f'made of one-token spans, got none for {token!r}')
     return [types[index] for index in range(len(sentence.tokens))]
 
 
 def check_scheme(document: Document, sentence: Sentence, scheme: str, report: Report) -> None:
-    """Reports a sentence whose tags break their scheme, before spans are made of them."""
+    """Reports a sentence whose tag sequence is invalid in its scheme, before it is converted to spans."""
     if not is_well_formed(sentence.tags, scheme):
         report(Remark('ill-formed', document.path, sentence.line, ' '.join(sentence.tokens)))
 
 
 def retagged(sentence: Sentence, path: str, scheme: str, source: str, types: Iterable[str] = ()) -> Sentence:
-    """A sentence with the same spans in tags of another scheme; plain tags are the types of spans of one token each.
+    """A sentence with its tags converted to another scheme.
 
     Args:
-        sentence: with tags, of which some may be open.
-        path: of its file.
-        scheme: the other one.
-        source: that of the tags.
-        types: of the spans that there may be where tags are open.
+        sentence: a tagged sentence; tags may be unknown.
+        path: path of its file, for messages.
+        scheme: the new scheme. For 'plain', each span must have exactly one token, and its type becomes the tag.
+        source: the scheme of the tags.
+        types: the span types that unknown tags may stand for.
     """
     tags = sentence.tags
     if scheme == PLAIN:
@@ -176,47 +174,52 @@ def retagged(sentence: Sentence, path: str, scheme: str, source: str, types: Ite
 
 
 def spans_in(document: Document, scheme: str, report: Report) -> list[Span]:
-    """The spans of a document: those that it has, or those of its tags.
+    """Spans of a document; tags are converted to spans.
 
     Args:
-        document: with spans, or with tags in its sentences.
-        scheme: of the tags; 'plain' makes a span of each token, with its tag as type.
-        report: is called with a `Remark` on each sentence of plain tags, or of tags that break their scheme.
+        document: a document with spans or with tagged sentences.
+        scheme: the scheme of the tags; 'plain' makes each token a span, with its tag as type.
+        report: receives a `Remark` for each sentence with plain tags or with an invalid tag sequence.
     """
     spans = list(document.spans)
     for sentence in document.sentences or () if not spans else ():
-        found = countable(schemes.spans_in(closed(sentence.tags), scheme), certain(sentence.tags, scheme))
-        if scheme == PLAIN and found:
+        converted = countable(schemes.spans_in(closed(sentence.tags), scheme), certain(sentence.tags, scheme))
+        if scheme == PLAIN and converted:
             report(Remark('plain', document.path, sentence.line, ' '.join(sentence.tokens)))
         check_scheme(document, sentence, scheme, report)
-        spans += sentence.spans_at(found)
+        spans += sentence.spans_at(converted)
     return spans
 
 
-def judged_in(document: Document, scheme: str, report: Report) -> list[Offsets] | None:
-    """The parts of a document that are judged: those that it names, or those of its tokens whose tags are certain, and
-    None for all of it; the arguments are those of `spans_in`."""
+def annotated_parts(document: Document, scheme: str, report: Report) -> list[Offsets] | None:
+    """Annotated parts of a document; None if the whole document is annotated.
+
+    Args:
+        document: a document with spans or with tagged sentences; of tags, only certain ones are annotated.
+        scheme: the scheme of the tags.
+        report: receives a `Remark` for each sentence with partly unknown tags or spans.
+    """
     if document.spans or not any(is_open(sentence.tags) for sentence in document.sentences or ()):
-        return document.judged
+        return document.annotated
     parts: list[Offsets] = []
     for sentence in document.sentences or ():
         tags = sentence.tags
-        sure = certain(tags, scheme)
-        if any(not known and tag not in (OPEN, NEXT) for known, tag in zip(sure, tags)):
+        is_certain = certain(tags, scheme)
+        if any(not is_known and tag not in (OPEN, NEXT) for is_known, tag in zip(is_certain, tags)):
             report(Remark('in part', document.path, sentence.line, ' '.join(sentence.tokens)))
-        for index, (known, (start, end)) in enumerate(zip(sure, sentence.offsets)):
-            if known and index and sure[index - 1]:
+        for index, (is_known, (start, end)) in enumerate(zip(is_certain, sentence.offsets)):
+            if is_known and index and is_certain[index - 1]:
                 parts[-1] = parts[-1][0], end
-            elif known:
+            elif is_known:
                 parts.append((start, end))
     return parts
 
 
 def scheme_of(documents: Iterable[Document]) -> str | None:
-    """The scheme of all tags of a file's documents, or None if they have none.
+    """The scheme of all tags in the documents of a file; None if they have no tags.
 
     Raises:
-        CorpusError: the tags are of no scheme.
+        CorpusError: the tags do not fit any scheme.
     """
     sentences = [(document.path, sentence) for document in documents for sentence in document.sentences or ()
                  if sentence.tags]
@@ -224,7 +227,7 @@ def scheme_of(documents: Iterable[Document]) -> str | None:
 
 
 def recognised(sentences: Sequence[tuple[PathLike, Sentence]]) -> str:
-    """The scheme of sentences, each with the path of its file; raises CorpusError if it is none."""
+    """The tag scheme of sentences with their paths; raises CorpusError if the tags do not fit any scheme."""
     try:
         return recognise_scheme([sentence.tags for _, sentence in sentences])
     except SchemeError as error:
@@ -233,7 +236,7 @@ def recognised(sentences: Sequence[tuple[PathLike, Sentence]]) -> str:
 
 
 def corpus_of(documents: Iterable[Document], splitter: Splitter, report: Report) -> Iterator[Sentence]:
-    """The sentences of documents as training and scoring take them, tags of spans in BIO."""
+    """Tagged sentences of documents for training and scoring; spans become BIO tags."""
     for document in documents:
         if document.prediction is not None:
             report(Remark('predicted', document.path, document.line, document.text.strip()))
@@ -242,15 +245,15 @@ def corpus_of(documents: Iterable[Document], splitter: Splitter, report: Report)
                 yield Sentence(sentence.tokens, sentence.tags, line=sentence.line, lines=sentence.lines)
 
 
-def sentences_of(documents: Iterable[Document], reading: Reading) -> Iterator[Sentence]:
-    """The sentences of annotated documents, each in a text of its own, with gold tags in BIO.
+def sentences_of(documents: Iterable[Document], options: ReadOptions) -> Iterator[Sentence]:
+    """Sentences of texts with spans for tagging with gold tags: each sentence has its own text, and BIO tags.
 
     Args:
         documents: texts with spans.
-        reading: with a splitter; `report` is called with a `Remark` on each span that is not kept as it is.
+        options: reading options with a splitter; `report` receives a `Remark` for each span that the rules change.
     """
-    assert reading.splitter is not None
+    assert options.splitter is not None
     for document in documents:
-        for sentence in tagged(document, reading.splitter, reading.report):
+        for sentence in tagged(document, options.splitter, options.report):
             record = {**flat(document.record), 'tags': as_json(sentence.tags)}
             yield sentence.moved(0).replace(record=record)

@@ -1,4 +1,4 @@
-"""Reads and writes brat's standoff: a text in NAME.txt, and what is marked in it in NAME.ann."""
+"""Reads and writes brat standoff: the text is in NAME.txt, and its annotations are in NAME.ann."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
-from ms_crf.formats.document import SHOWN, Document, Marked, Reading, Remark, Report, check_span
+from ms_crf.formats.document import SHOWN, Document, ReadOptions, Remark, Report, SpanDocument, check_span
 from ms_crf.formats.lines import byte_lines, decode, half_of_pair, numbered_lines, unreadable
 from ms_crf.text.sentence import Span
 
@@ -19,48 +19,48 @@ _WORD, _PART = re.compile(r'\S+'), re.compile(r'[^\r\n]+')
 
 
 def is_brat(path: PathLike) -> bool:
-    """Whether a name is that of one file of a pair, or of a folder of such pairs."""
+    """Whether a path is a file of a brat pair, or a folder that contains such pairs."""
     name = os.fspath(path)
     try:
         if os.path.isdir(name):
             return any(entry.endswith(NOTES) for entry in os.listdir(name))
-        return name.endswith(NOTES) or name.endswith(TEXT) and os.path.isfile(_beside(name, NOTES))
+        return name.endswith(NOTES) or name.endswith(TEXT) and os.path.isfile(_with_ending(name, NOTES))
     except (OSError, ValueError):
         return False
 
 
-def _beside(name: str, ending: str) -> str:
+def _with_ending(name: str, ending: str) -> str:
     return os.path.splitext(name)[0] + ending
 
 
-def read(path: PathLike, reading: Reading) -> Iterator[Document]:
-    """The documents of a pair of files, or of all pairs of a folder in the order of their names.
+def read(path: PathLike, options: ReadOptions) -> Iterator[Document]:
+    """Reads a pair of files, or all pairs of a folder sorted by name.
 
-    In a folder a text without notes beside it is reported as not annotated; other files are no part of it.
+    In a folder, texts without an annotation file are reported as unlabelled, and other files are ignored.
     """
-    name, report = os.fspath(path), reading.report
+    name, report = os.fspath(path), options.report
     if not os.path.isdir(name):
-        yield _document(_beside(name, TEXT), _beside(name, NOTES), report)
+        yield _document(_with_ending(name, TEXT), _with_ending(name, NOTES), report)
         return
     try:
         entries = sorted(os.listdir(name))
     except OSError as error:
         raise unreadable(path, error) from None
     for entry in entries:
-        text = os.path.join(name, _beside(entry, TEXT))
+        text = os.path.join(name, _with_ending(entry, TEXT))
         if entry.endswith(NOTES):
             yield _document(text, os.path.join(name, entry), report)
-        elif entry.endswith(TEXT) and _beside(entry, NOTES) not in entries:
+        elif entry.endswith(TEXT) and _with_ending(entry, NOTES) not in entries:
             report(Remark('unlabelled', text, 1, _text(text)))
 
 
 def _text(path: str) -> str:
-    """The text of a file, each character as it stands there, line ends too, since offsets count them."""
+    """The unchanged text of a file, including line ends, because offsets count them."""
     return ''.join(decode(path, number, line, raw=True) for number, line in enumerate(byte_lines(path, True), 1))
 
 
 class _Entry(NamedTuple):
-    """A line of the notes that marks text."""
+    """A text-bound annotation: a line of the annotation file that begins with T."""
 
     line: int
     name: str
@@ -83,7 +83,7 @@ def _document(text_path: str, path: str, report: Report) -> Document:
     text = _text(text_path)
     if text.startswith('\ufeff') and all(_fits(text[1:], entry) for entry in entries) and not (
             entries and all(_fits(text, entry) for entry in entries)):
-        text = text[1:]                          # brat itself counts a byte order mark as a character
+        text = text[1:]                          # brat counts a byte order mark as a character, other tools do not
     document = Document(text, path, 1, name=os.path.splitext(os.path.basename(path))[0],
                         text_path=text_path, by_line=True)
     spans = [_span(document, entry, report) for entry in entries]
@@ -93,7 +93,7 @@ def _document(text_path: str, path: str, report: Report) -> Document:
 
 
 def _fits(text: str, entry: _Entry) -> bool:
-    """Whether the parts of a span hold what its line says, white space aside: brat writes line ends as blanks."""
+    """Whether the text at the offsets matches the text in the annotation; white space may differ."""
     held = ' '.join(text[start:end] for start, end in entry.parts)
     return entry.text is None or entry.text.split() == held.split()
 
@@ -104,8 +104,8 @@ def _span(document: Document, entry: _Entry, report: Report) -> Span:
     text = document.text
     if not _fits(text, entry):
         held = ' '.join(text[start:end] for start, end in entry.parts)
-        raise CorpusError(document.path, entry.line, f'expected {brief(entry.text)} where {entry.name} is, got '
-                                                     f'{brief(held)}')
+        raise CorpusError(document.path, entry.line, f'expected {brief(entry.text)} at the offsets of {entry.name}, '
+                                                     f'got {brief(held)}')
     parts = sorted(entry.parts)
     start, end = parts[0][0], max(end for _, end in parts)
     if any(text[before[1]:after[0]].strip() for before, after in zip(parts, parts[1:])):
@@ -114,45 +114,46 @@ def _span(document: Document, entry: _Entry, report: Report) -> Span:
 
 
 def notes(document: Document, spans: Sequence[Span]) -> str:
-    """The notes of a document: a line for each span; one that goes over line ends has a part on each line.
+    """The annotation file of a document: one line for each span. A span over a line end has one part on each line.
 
     Raises:
-        CorpusError: a type, or the text, can't be written.
+        CorpusError: a type, or the text, cannot be written.
     """
     if half_of_pair([document.text]) is not None:
-        raise CorpusError(document.home, document.line, 'expected text that UTF-8 can hold, got half of a surrogate '
-                                                        'pair; JSON lines can hold it')
+        raise CorpusError(document.source_path, document.line, 'expected text that UTF-8 can hold, got an unpaired '
+                                                               'surrogate; JSON lines can hold it')
     lines = []
     for number, span in enumerate(spans, 1):
         if not span.type or _WORD.fullmatch(span.type) is None:
-            raise CorpusError(document.path, span.line, 'expected a type without white space for each span, as '
-                                                        f'brat has them, got {brief(span.type)}')
+            raise CorpusError(document.path, span.line, 'expected a type without white space for each span, because '
+                                                        f'brat requires it, got {brief(span.type)}')
         parts = [match.span() for match in _PART.finditer(document.text, span.start, span.end)] or [
             (span.start, span.end)]
-        places = ';'.join(f'{start} {end}' for start, end in parts)
+        offsets = ';'.join(f'{start} {end}' for start, end in parts)
         text = ' '.join(document.text[start:end] for start, end in parts)
-        lines.append(f'T{number}\t{span.type} {places}\t{text}\n')
+        lines.append(f'T{number}\t{span.type} {offsets}\t{text}\n')
     return ''.join(lines)
 
 
 def check_target(path: PathLike) -> None:
-    """Raises CorpusError unless a folder of this name, or a pair of files, could be written; nothing is changed."""
+    """Raises CorpusError if the folder, or the pair of files, cannot be written; does not change any file."""
     name = os.fspath(path)
     if _is_pair(name):
         files.check_writable(path)
         return
     folder = name.rstrip(os.sep)
     if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
-        raise CorpusError(name, None, 'expected no folder there yet, or an empty one, got something; choose another')
+        raise CorpusError(name, None, 'expected a new or empty folder, got an existing file or a folder with files; '
+                                      'choose another name')
 
 
 def _is_pair(name: str) -> bool:
-    """Whether a name is that of one of the files of a pair."""
+    """Whether a path names one file of a pair, and not a folder."""
     return os.path.splitext(name)[1] in (TEXT, NOTES) and not os.path.isdir(name)
 
 
-def write(marked: Sequence[Marked], path: PathLike, report: Report) -> None:
-    """Writes a pair of files, of one text, if the name ends as one of them; otherwise a folder of pairs."""
+def write(marked: Sequence[SpanDocument], path: PathLike, report: Report) -> None:
+    """Writes a folder of pairs, or one pair with one text if the path ends in .txt or .ann."""
     name = os.fspath(path)
     if _is_pair(name):
         _write_pair(*_as_one(marked, report), os.path.splitext(name)[0])
@@ -162,22 +163,22 @@ def write(marked: Sequence[Marked], path: PathLike, report: Report) -> None:
     with files.temporary(files.draft_of(folder)) as draft, files.faults_named(name):
         os.mkdir(draft)
         names = [document.name for document, _ in marked]
-        if not all(names) or len(set(names)) < len(names):       # their numbers, unless each has a name of its own
+        if not all(names) or len(set(names)) < len(names):       # without unique names, use numbers
             names = [str(number).zfill(len(str(len(names)))) for number in range(1, len(names) + 1)]
-        for own, (document, spans) in zip(names, marked):
-            _write_pair(document, spans, os.path.join(draft, own))
+        for stem, (document, spans) in zip(names, marked):
+            _write_pair(document, spans, os.path.join(draft, stem))
         os.rename(draft, folder)
 
 
-def _as_one(marked: Sequence[Marked], report: Report) -> Marked:
-    """Several documents as one, with line ends between them."""
+def _as_one(marked: Sequence[SpanDocument], report: Report) -> SpanDocument:
+    """Several documents as one document, with line ends between the texts."""
     if len(marked) == 1:
         return marked[0]
     spans, offset = [], 0
-    for document, own in marked:
-        if offset and document.bordered:
+    for document, document_spans in marked:
+        if offset and document.has_boundary:
             report(Remark('borders', document.path, document.line, document.text.strip()))
-        spans += [replace(span, start=span.start + offset, end=span.end + offset) for span in own]
+        spans += [replace(span, start=span.start + offset, end=span.end + offset) for span in document_spans]
         offset += len(document.text) + 1
     return marked[0][0]._replace(text='\n'.join(document.text for document, _ in marked)), spans
 

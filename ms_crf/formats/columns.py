@@ -1,4 +1,4 @@
-"""Reads and writes columns: a token and its tag a row, or the four columns of CoNLL-2003."""
+"""Reads and writes column files: rows of token and tag, or the four columns of CoNLL-2003."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -6,36 +6,36 @@ from itertools import count
 
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
-from ms_crf.formats.document import Document, Lines, Look, Reading, Remark, Tagged, Target
+from ms_crf.formats.document import Document, Lines, OutputStyle, ReadOptions, Remark, TaggedDocument, Target
 from ms_crf.formats.lines import half_of_pair, numbered_lines
 from ms_crf.text.partial import MARK, check_tag, is_open, opened
 from ms_crf.text.schemes import PLAIN, is_span_tag
 from ms_crf.text.sentence import Row, Sentence
 
-KNOWN_TAGS = 1000          # a last column with more distinct values than these does not hold tags
+KNOWN_TAGS = 1000              # a last column with more distinct values does not hold tags
 DOCSTART = '-DOCSTART-'
 WIDTH_2003 = 4                 # token, part of speech, chunk, name
 EMPTY = '_'
-FILLERS = (EMPTY, '-X-')       # which stand where there is nothing to say
-MISC, NER = 9, 'NER'           # the last column of CoNLL-U, and its attribute in which tags of spans are
-_NO_WORD = re.compile(r'[0-9]+[-.][0-9]+')     # the number of a range of words, or of an empty node, of CoNLL-U
-_NAMES = {'\t': 'a tab', '\r': 'a line end', '\n': 'a line end', ' ': 'a blank'}
+FILLERS = (EMPTY, '-X-')       # the values of empty columns
+MISC, NER = 9, 'NER'           # the last column of CoNLL-U, and its attribute for tags of spans
+_NO_WORD = re.compile(r'[0-9]+[-.][0-9]+')     # CoNLL-U numbers of multiword tokens and empty nodes
+_NAMES = {'\t': 'a tab', '\r': 'a line end', '\n': 'a line end', ' ': 'a space'}
 
 
 # Reading
 
-def sentences(lines: Lines, name: object, reading: Reading, conllu: bool = False,
+def sentences(lines: Lines, name: object, options: ReadOptions, conllu: bool = False,
               width: int | None = None) -> Iterator[Sentence | None]:
-    """The sentences of rows, with all their rows; lines without any token in them are a sentence without tokens.
+    """Reads sentences with all their rows. Lines without tokens, such as comments alone, are a sentence without tokens.
 
     Args:
-        lines: (line number, text) one after the other; a None among them is yielded as it is.
-        name: of the file, for messages.
-        reading: the columns of the token and of the tag, or of the token alone, and the mark of unknown tags.
-        conllu: whether the file is in the format CoNLL-U.
+        lines: pairs of line number and text; None, a pause in the input, is yielded unchanged.
+        name: name of the file, for messages.
+        options: the columns of token and tag, or of the token alone, and the mark of unknown tags.
+        conllu: whether the file is CoNLL-U.
         width: the number of columns that each row must have.
     """
-    for rows in blocks(lines, conllu, reading.mark):
+    for rows in blocks(lines, conllu, options.mark):
         if rows is None:
             yield None
             continue
@@ -44,25 +44,25 @@ def sentences(lines: Lines, name: object, reading: Reading, conllu: bool = False
         if odd is not None:
             raise CorpusError(name, odd.line_number, f'expected {width} columns, as CoNLL-2003 has them, got '
                                                      f'{odd.text!r}')
-        cells = [cells_of(name, row, reading.columns, conllu) for row in words]
+        cells = [cells_of(name, row, options.columns, conllu) for row in words]
         numbers = [row.line_number for row in words]
-        # Most rows follow each other line by line; a range holds that in less memory.
+        # Most tokens are on consecutive lines; a range needs less memory than a tuple.
         follow = bool(words) and numbers[-1] - numbers[0] == len(numbers) - 1
-        yield Sentence([token for token, *_ in cells], [tag for _, tag in cells] if len(reading.columns) > 1 else None,
+        yield Sentence([token for token, *_ in cells], [tag for _, tag in cells] if len(options.columns) > 1 else None,
                        line=rows[0].line_number, rows=tuple(rows),
                        lines=range(numbers[0], numbers[-1] + 1) if follow else tuple(numbers))
 
 
 def attributes(misc: str) -> dict[str, str]:
-    """The attributes in the column MISC of CoNLL-U."""
+    """The attributes in the MISC column of CoNLL-U, as a dictionary."""
     pairs = (part.partition('=') for part in misc.split('|'))
     return {name: value for name, equals, value in pairs if equals}
 
 
 def cells_of(path: object, row: Row, columns: Sequence[int], conllu: bool = False) -> list[str]:
-    """The token and the tag of a row, or the token alone, by the indices of their columns.
+    """The token and the tag of a row, or the token alone, from the columns `columns`.
 
-    In CoNLL-U the tag in the column MISC is its attribute NER, O where it has none.
+    In CoNLL-U, the tag in the MISC column is the attribute NER; a row without the attribute has the tag O.
     """
     cells = row.cells
     names = ('token', 'tag')[:len(columns)]
@@ -70,7 +70,7 @@ def cells_of(path: object, row: Row, columns: Sequence[int], conllu: bool = Fals
     if min(indices) < 0 or max(indices) >= len(cells) or len(set(indices)) < len(indices):
         raise CorpusError(path, row.line_number, f'expected column{"s" * (len(columns) > 1)} '
                                                  f'{" and ".join(map(str, columns))} to hold {" and ".join(names)}, '
-                                                 f'separated by tabs or blanks, got {row.text!r}')
+                                                 f'separated by tabs or spaces, got {row.text!r}')
     values = [cells[index] for index in indices]
     if conllu and indices[1:] == [MISC]:
         values[1] = attributes(values[1]).get(NER, 'O')
@@ -82,17 +82,17 @@ def cells_of(path: object, row: Row, columns: Sequence[int], conllu: bool = Fals
     return values
 
 
-def read(path: PathLike, reading: Reading, width: int | None = None) -> Iterator[Document]:
-    """The documents of a file: those that -DOCSTART- rows begin, or each sentence by itself where there are none.
+def read(path: PathLike, options: ReadOptions, width: int | None = None) -> Iterator[Document]:
+    """The documents of a column file. Documents begin with -DOCSTART- rows; without them each sentence is a document.
 
     Args:
-        path: of the file.
-        reading: the columns; its `report` is called with a `Remark` on columns beside those of token and tag.
+        path: path of the file.
+        options: the columns; `report` receives a `Remark` if other columns have content.
         width: the number of columns that each row must have.
     """
     waiting: list[Sentence] = []
     begun = False
-    for sentence in sentences(numbered_lines(path), path, reading, width=width):
+    for sentence in sentences(numbered_lines(path), path, options, width=width):
         for row in sentence.rows if sentence else ():
             if row.text.startswith(DOCSTART):
                 if waiting:
@@ -100,8 +100,8 @@ def read(path: PathLike, reading: Reading, width: int | None = None) -> Iterator
                 waiting, begun = [], True
         if sentence and sentence.tokens:
             sentence.line = sentence.lines[0]
-            if has_more(sentence, reading.columns, FILLERS):
-                reading.report(Remark('columns', str(path), sentence.line, sentence.text))
+            if has_other_columns(sentence, options.columns, FILLERS):
+                options.report(Remark('columns', str(path), sentence.line, sentence.text))
             sentence.rows = ()
             if begun:
                 waiting.append(sentence)
@@ -111,29 +111,29 @@ def read(path: PathLike, reading: Reading, width: int | None = None) -> Iterator
         yield document_of(path, waiting, True)
 
 
-def has_more(sentence: Sentence, columns: Sequence[int], fillers: Sequence[str]) -> bool:
-    """Whether the rows of a sentence hold anything but fillers in other columns than some."""
+def has_other_columns(sentence: Sentence, columns: Sequence[int], fillers: Sequence[str]) -> bool:
+    """Whether the rows of a sentence have content in other columns than `columns`; fillers do not count."""
     return any(cell not in fillers for row in sentence.rows for index, cell in enumerate(row.cells)
                if index not in columns and index - len(row.cells) not in columns)
 
 
-def document_of(path: PathLike, sentences: Sequence[Sentence], bordered: bool) -> Document:
-    """A document of sentences: its text is theirs, joined by line ends."""
+def document_of(path: PathLike, sentences: Sequence[Sentence], has_boundary: bool) -> Document:
+    """A document of sentences; its text is the texts of the sentences, joined with line ends."""
     placed, offset = [], 0
     for sentence in sentences:
         placed.append(sentence.moved(offset) if offset else sentence)
         offset += len(sentence.text) + 1
     return Document('\n'.join(sentence.text for sentence in sentences), str(path), sentences[0].line, sentences=placed,
-                    bordered=bordered, has_text=False)
+                    has_boundary=has_boundary, has_text=False)
 
 
 # Writing
 
-def write(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
-    """Rows of token, tab, tag; a blank line after each sentence.
+def write(documents: Iterable[TaggedDocument], target: Target) -> Iterator[str]:
+    """Writes token, tab and tag in each row, and an empty line after each sentence.
 
     Raises:
-        CorpusError: a token or tag can't stand in a column.
+        CorpusError: a column cannot hold a token or tag.
     """
     for document, sentences in documents:
         for sentence in sentences:
@@ -143,11 +143,11 @@ def write(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
             yield ''.join(f'{token}\t{tag}\n' for token, tag in rows) + '\n'
 
 
-def write_2003(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
-    """Rows of four columns separated by blanks, a -DOCSTART- row before each document; plain tags are in the second."""
+def write_2003(documents: Iterable[TaggedDocument], target: Target) -> Iterator[str]:
+    """Writes the four columns of CoNLL-2003, with spaces and -DOCSTART- rows. Plain tags are in the second column."""
     first = True
     for document, sentences in documents:
-        if first or document.bordered:
+        if first or document.has_boundary:
             yield f'{DOCSTART} -X- -X- O\n\n'
         first = False
         for sentence in sentences:
@@ -159,32 +159,32 @@ def write_2003(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
             yield ''.join(lines) + '\n'
 
 
-def line(sentence: Sentence, look: Look) -> str:
-    """The rows of a tagged sentence with the tag as a further column; a row for each token where there were no rows."""
+def line(sentence: Sentence, style: OutputStyle) -> str:
+    """The rows of a tagged sentence with the tag as an additional column; without rows, one row for each token."""
     if sentence.raw and not sentence.tokens:
-        return ''                                # blanks between paragraphs
+        return ''                                # white space between paragraphs
     columns = [sentence.tags]
-    if look.confidence and sentence.confidences is not None:
+    if style.confidence and sentence.confidences is not None:
         columns.append([f'{confidence:.4f}' for confidence in sentence.confidences])
     if not sentence.rows:
         return ''.join('\t'.join(row) + '\n' for row in zip(sentence.tokens, *columns)) + '\n'
 
     def extended(row: Row, index: int) -> str:
         tabs = '\t' in row.text
-        # A row that is separated by blanks stays so: with a tab in it, these would be part of its columns.
+        # Rows with spaces get a space: a tab would turn the spaces into a part of the first column.
         return (' ' if not tabs and len(row.cells) > 1 else '\t').join(
             [row.text if tabs else row.text.strip(' '), *(column[index] for column in columns)])
     return ''.join(f'{text}\n' for text in rewritten(sentence, extended))
 
 
 def rewritten(sentence: Sentence, shown: Callable[[Row, int], str]) -> list[str]:
-    """The rows of a sentence, those of its tokens as a function of the row and the token's index shows them."""
+    """The rows of a sentence; rows of tokens are rewritten by `shown`, a function of the row and the token's index."""
     indices = count()
     return [shown(row, next(indices)) if row.cells else row.text for row in sentence.rows]
 
 
 def for_columns(sentences: Iterable[Sentence | None], name: str) -> Iterator[Sentence | None]:
-    """Passes sentences on, None among them; raises CorpusError at the first token that a column can't hold."""
+    """Yields all sentences, and None, unchanged; raises CorpusError at the first token that a column cannot hold."""
     for sentence in sentences:
         for token in sentence.tokens if sentence is not None else ():
             if sentence is not None and not {'\t', '\r', '\n'}.isdisjoint(token):
@@ -195,22 +195,23 @@ def for_columns(sentences: Iterable[Sentence | None], name: str) -> Iterator[Sen
 
 
 def check_cells(document: Document, sentence: Sentence, cells: Sequence[str], separators: str = '\t\r\n') -> None:
-    """Raises CorpusError if a column can't hold one of some values."""
+    """Raises CorpusError if a column cannot hold a value."""
     for cell in cells:
-        reasons = [*((character in cell, _NAMES[character]) for character in separators), (not cell, 'nothing'),
-                   (cell != cell.strip(' '), 'a blank at its end'), (cell.startswith('\ufeff'), 'a byte order mark'),
-                   (cell.startswith(DOCSTART), 'the sign of a border between documents'),
-                   (half_of_pair([cell]) is not None, 'half of a surrogate pair')]
+        reasons = [*((character in cell, _NAMES[character]) for character in separators), (not cell, 'an empty value'),
+                   (cell != cell.strip(' '), 'a space at one end'), (cell.startswith('\ufeff'), 'a byte order mark'),
+                   (cell.startswith(DOCSTART), 'a mark that begins a document'),
+                   (half_of_pair([cell]) is not None, 'an unpaired surrogate')]
         why = next((reason for holds, reason in reasons if holds), None)
         if why is not None:
-            raise CorpusError(document.home, sentence.line, 'expected tokens and tags that columns can hold, got '
-                                                            f'{why} in {brief(cell)}; JSON lines can hold it')
+            raise CorpusError(document.source_path, sentence.line, 'expected tokens and tags that columns can hold, '
+                                                                   f'got {why} in {brief(cell)}; JSON lines can hold '
+                                                                   'it')
 
 
 # Rows
 
 def split(text: str) -> list[str]:
-    """The columns of a line, separated by tabs if it has any, by blanks otherwise; blanks around a column are removed.
+    """Splits a line into columns: at tabs if it has any, otherwise at spaces. Spaces around a column are removed.
 
     Other white space is part of a token.
     """
@@ -221,16 +222,15 @@ def split(text: str) -> list[str]:
 
 def blocks(lines: Iterable[tuple[int, str] | None], conllu: bool = False,
            mark: str = MARK) -> Iterator[list[Row] | None]:
-    """Groups lines by sentence: yields lists of rows, of which the last is the blank line that ends the sentence.
+    """Groups lines into sentences. Yields lists of rows; the last row is the empty line that ends the sentence.
 
-    -DOCSTART- rows and comments hold no token, and neither do the ranges of words (1-2) and empty nodes (1.1) of
-    CoNLL-U. At the end of the file the blank line may be missing.
+    Comments, -DOCSTART- rows, and multiword tokens (1-2) and empty nodes (1.1) of CoNLL-U become rows without cells.
+    At the end of the file the empty line may be missing.
 
     Args:
-        lines: (line number, text) one after the other; a None among them, which stands for a pause in the input, is
-            yielded as it is.
-        conllu: whether the file is in the format CoNLL-U.
-        mark: what stands in place of a tag that nobody has judged; '' for nothing.
+        lines: pairs of line number and text; None, a pause in the input, is yielded unchanged.
+        conllu: whether the file is CoNLL-U.
+        mark: the mark of unknown tags; '' for no mark.
     """
     comments, waiting, block = _Comments(conllu, mark), [], []
     for line in lines:
@@ -257,17 +257,17 @@ def blocks(lines: Iterable[tuple[int, str] | None], conllu: bool = False,
 
 
 class _Comments:
-    """Decides whether a line that begins with '#' is a comment or a row whose token is a hashtag or '#'.
+    """Decides whether a line that begins with '#' is a comment, or a row whose token is a hashtag or '#'.
 
-    In CoNLL-U every such line is a comment. In other files it is a comment if
+    In CoNLL-U every such line is a comment. In other files such a line is a comment if
 
-    - it has another number of columns than the rows;
-    - columns are separated by tabs, and it has none;
-    - columns are separated by blanks, it stands before the first row of a sentence, its first column is '#' alone, and
-      it has the form '# key = value' or does not end in a tag. Tags are O, ?, tags of spans such as B-PER and ?-PER,
-      also with another mark in place of ?, and what the rows of this and of earlier sentences end in.
+    - its number of columns differs from the rows of tokens; or
+    - the file has tabs, and the line has none; or
+    - the file has spaces, the line is before the first token of its sentence, its first column is '#' alone, and the
+      line has the form '# key = value' or does not end in a tag. Tags are O, ?, tags of spans such as B-PER and ?-PER
+      (also with another mark), and the last columns of all rows so far.
 
-    In a file in which all lines begin with '#', those are comments that have this form or do not end in a tag.
+    If every line of the file begins with '#', lines of that form, and lines that do not end in a tag, are comments.
     """
 
     def __init__(self, conllu: bool, mark: str) -> None:
@@ -275,7 +275,7 @@ class _Comments:
         self.width: int | None = None
 
     def see(self, text: str, cells: list[str]) -> None:
-        """Learns from a row how many columns there are, what separates them, and its tag."""
+        """Learns the number of columns, their separator and a tag from a row."""
         if text.startswith(('#', '-DOCSTART-')):
             return
         if self.width is None:
@@ -284,7 +284,7 @@ class _Comments:
             self.tags.add(cells[-1])
 
     def without(self, rows: list[Row]) -> list[Row]:
-        """The rows of a sentence, without cells where a row holds no token."""
+        """The rows of a sentence; comments and -DOCSTART- rows lose their cells."""
         checked, begun = [], False
         for row in rows:
             if row.cells and (row.text.startswith('-DOCSTART-') or self._is_comment(row, begun)):

@@ -1,4 +1,4 @@
-"""From one format to another: documents that are read from one, and written to the other."""
+"""Converts documents from one format to another: reads them, converts tags and spans, and writes them."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -7,8 +7,18 @@ from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 from ms_crf.formats import alignment, conllu
-from ms_crf.formats.columns import EMPTY, MISC, NER, attributes, has_more
-from ms_crf.formats.document import COLUMNS, Document, Look, Marked, Reading, Remark, Report, Tagged, Target
+from ms_crf.formats.columns import EMPTY, MISC, NER, attributes, has_other_columns
+from ms_crf.formats.document import (
+    COLUMNS,
+    Document,
+    OutputStyle,
+    ReadOptions,
+    Remark,
+    Report,
+    SpanDocument,
+    TaggedDocument,
+    Target,
+)
 from ms_crf.formats.json_lines import flat
 from ms_crf.formats.registry import CONLLU, FORMATS, Format, columns_of
 from ms_crf.text.partial import MARK, is_open, marked, opened, types_in
@@ -16,28 +26,28 @@ from ms_crf.text.schemes import PLAIN
 
 
 class Source(NamedTuple):
-    """What was read: documents, their format, the scheme of their tags, None if they have spans."""
+    """The documents of an input, and how they were read."""
 
     documents: list[Document]
     format: str
-    scheme: str | None
-    columns: tuple[int, ...]               # of token and tag, of a file of columns
+    scheme: str | None                     # the scheme of the tags; None if the documents have spans
+    columns: tuple[int, ...]               # columns of token and tag, in column files
 
 
 def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None = None, mark: str = MARK) -> Source:
-    """The documents of a file or folder.
+    """Reads the documents of a file or folder.
 
     Args:
-        path: its name.
-        kind: the name of its format.
-        report: is called with a `Remark` on what is not read.
-        pair: indices of the columns of token and tag. Without it, tags of CoNLL-U are those in UPOS or, if there are
-            none at all, in MISC.
-        mark: what stands in place of a tag that nobody has judged; '' for nothing.
+        path: path of the file or folder.
+        kind: name of its format.
+        report: receives a `Remark` about everything that is not read.
+        pair: indices of the columns of token and tag. By default the tags of CoNLL-U are in UPOS, or in MISC if UPOS
+            is empty in the whole file.
+        mark: the mark of unknown tags; '' for no mark.
     """
     row = FORMATS[kind]
     columns = pair or (row.columns if kind == CONLLU else columns_of(path, COLUMNS))
-    documents = list(row.read(path, Reading(columns, mark, report)))
+    documents = list(row.read(path, ReadOptions(columns, mark, report)))
     if not documents:
         raise CorpusError(path, None, 'expected annotated text, got none')
     sentences = [sentence for document in documents for sentence in document.sentences or ()]
@@ -50,26 +60,26 @@ def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None
     scheme = alignment.scheme_of(documents)
     spans = next((document for document in documents if document.spans), None) if scheme == PLAIN else None
     if spans is not None:
-        raise CorpusError(spans.path, spans.line, 'expected plain tags as elsewhere in the file, got spans')
+        raise CorpusError(spans.path, spans.line, 'expected plain tags as in the rest of the file, got spans')
     return Source(documents, kind, scheme, columns)
 
 
 def check_target(path: PathLike, kind: str) -> None:
-    """Raises CorpusError unless a file of this name, or of brat a folder, could be written; nothing is changed."""
+    """Raises CorpusError if a file, or a folder for brat, cannot be written; does not change any file."""
     (FORMATS[kind].check or files.check_writable)(path)
 
 
 def write(source: Source, target: Target, path: PathLike, report: Report) -> None:
-    """Writes documents to a file, or brat's to a pair of files or a folder, whole or not at all.
+    """Writes documents to a file, or to a pair or folder of brat files. If it fails, no output is written.
 
     Raises:
-        CorpusError: the format can't hold something, or the file can't be written.
-        OptionError: tags that are not of spans are to be in a scheme of spans.
+        CorpusError: the format cannot hold a token, tag or type, or the file cannot be written.
+        OptionError: plain tags cannot be converted to a scheme of spans.
     """
     row = FORMATS[target.format]
     if row.save is not None:
-        _remark(source, target, report)
-        row.save(list(_marked(source, row, report)), path, report)
+        _report_losses(source, target, report)
+        row.save(list(_span_documents(source, row, report)), path, report)
         return
     with files.text_writer(path) as put:
         for text in lines(source, target, report):
@@ -77,95 +87,96 @@ def write(source: Source, target: Target, path: PathLike, report: Report) -> Non
 
 
 def lines(source: Source, target: Target, report: Report) -> Iterator[str]:
-    """The text of a file that holds the documents, in any format but brat's; raises as `write`."""
-    _remark(source, target, report)
+    """The parts of the text of a file in any format except brat; raises the same errors as `write`."""
+    _report_losses(source, target, report)
     row = FORMATS[target.format]
     if 'tags' not in row.holds:
         assert row.write is not None
-        return row.write(_marked(source, row, report), target)
-    tagged = _tagged(source, target, report)
+        return row.write(_span_documents(source, row, report), target)
+    tagged = _tagged_documents(source, target, report)
     if 'fields' not in row.holds:
-        tagged = _marked_off(tagged, target)
+        tagged = _with_marks(tagged, target)
     target = target._replace(scheme=target.scheme or source.scheme)
     if row.write is not None:
         return row.write(tagged, target)
-    line, look = row.line, Look(target.scheme or 'BIO')
-    assert line is not None                      # the format writes sentences as they come
-    return (line(sentence, look) for _, sentences in tagged for sentence in sentences)
+    line, style = row.line, OutputStyle(target.scheme or 'BIO')
+    assert line is not None                      # formats that hold tags write whole files or single sentences
+    return (line(sentence, style) for _, sentences in tagged for sentence in sentences)
 
 
-def _marked(source: Source, row: Format, report: Report) -> Iterator[Marked]:
-    """Documents with their spans; says which texts are not judged whole if the format has no place for that."""
+def _span_documents(source: Source, row: Format, report: Report) -> Iterator[SpanDocument]:
+    """Documents with their spans; reports partly annotated texts if the format cannot mark them."""
     for document in source.documents:
-        judged = alignment.judged_in(document, source.scheme or PLAIN, report)
+        annotated = alignment.annotated_parts(document, source.scheme or PLAIN, report)
         spans = alignment.spans_in(document, source.scheme or PLAIN, report)
-        if judged is not None and 'judged' not in row.holds:
+        if annotated is not None and 'judged' not in row.holds:
             report(Remark('judged', document.path, document.line, document.text.strip()))
-        yield document._replace(judged=judged), spans
+        yield document._replace(annotated=annotated), spans
 
 
-def _marked_off(tagged: Iterable[Tagged], target: Target) -> Iterator[Tagged]:
-    """Documents with tags as columns have them: those that nobody has judged with the mark in their place."""
+def _with_marks(tagged: Iterable[TaggedDocument], target: Target) -> Iterator[TaggedDocument]:
+    """Documents with the mark in place of unknown tags, as column files need it."""
     for document, sentences in tagged:
-        made = []
+        converted = []
         for sentence in sentences:
             if is_open(sentence.tags) and not target.mark:
-                raise CorpusError(document.home, sentence.line, 'expected an unknown tag to be named, as nobody has '
-                                                                'judged some tokens here and columns must say so')
-            made.append(sentence.replace(tags=[marked(tag, target.mark) for tag in sentence.tags]))
-        yield document, made
+                raise CorpusError(document.source_path, sentence.line, 'expected a mark for unknown tags, got none; '
+                                                                       'some tokens here are unlabelled, and columns '
+                                                                       'need a mark')
+            converted.append(sentence.replace(tags=[marked(tag, target.mark) for tag in sentence.tags]))
+        yield document, converted
 
 
-def _tagged(source: Source, target: Target, report: Report) -> Iterator[Tagged]:
-    """Documents with their sentences, which have tags; those without a sentence are left out."""
+def _tagged_documents(source: Source, target: Target, report: Report) -> Iterator[TaggedDocument]:
+    """Documents with tagged sentences; documents without any sentence are dropped."""
     types = types_in({tag for document in source.documents for sentence in document.sentences or ()
                       for tag in sentence.tags})
-    # Where the token behind a span is not judged, only tags that mark ends say that it ends there.
-    of_spans = 'BIOES' if any(document.judged is not None for document in source.documents) else 'BIO'
+    # If the token after a span is unlabelled, only BIOES tags show the end of the span.
+    of_spans = 'BIOES' if any(document.annotated is not None for document in source.documents) else 'BIO'
     for document in source.documents:
         sentences = alignment.tagged(document, target.splitter, report, target.scheme or source.scheme or of_spans)
         if target.scheme is not None and target.scheme != source.scheme and document.sentences is not None:
             for sentence in sentences:
                 alignment.check_scheme(document, sentence, source.scheme or PLAIN, report)
-            sentences = [alignment.retagged(sentence, document.home, target.scheme, source.scheme or PLAIN, types)
-                         for sentence in sentences]
+            sentences = [alignment.retagged(sentence, document.source_path, target.scheme, source.scheme or PLAIN,
+                                            types) for sentence in sentences]
         if sentences:
             yield document, sentences
 
 
-def _remark(source: Source, target: Target, report: Report) -> None:
-    """Says what of the texts and tokens of documents the target has no place for."""
+def _report_losses(source: Source, target: Target, report: Report) -> None:
+    """Reports everything in the documents that the target format cannot hold."""
     if target.scheme not in (None, PLAIN) and source.scheme == PLAIN:
-        raise OptionError(f'the scheme {target.scheme} is for tags of spans, got plain tags; leave the scheme away')
+        raise OptionError(f'the scheme {target.scheme} is for tags of spans, got plain tags; omit the scheme')
     holds, to_other = FORMATS[target.format].holds, source.format == CONLLU != target.format
     for document in source.documents:
         lost = {
             'no text': not document.has_text and 'text' in holds,
             'text': document.has_text and 'text' not in holds and _loses_space(document, target),
-            'columns': to_other and any(has_more(sentence, (conllu.ID, *source.columns), (EMPTY,))
+            'columns': to_other and any(has_other_columns(sentence, (conllu.ID, *source.columns), (EMPTY,))
                                         for sentence in document.sentences or ()),
             'name': document.name and 'names' not in holds,
             'fields': 'fields' not in holds and flat(document.record),
             'predicted': 'fields' not in holds and document.prediction is not None}
-        for kind in [*_lost_cuts(document, target), *filter(lost.get, lost)]:
+        for kind in [*_lost_boundaries(document, target), *filter(lost.get, lost)]:
             report(Remark(kind, document.path, document.line, document.text.strip()))
 
 
-def _lost_cuts(document: Document, target: Target) -> list[str]:
-    """['tokens'] or ['sentences'] if a document has other ones than the splitter finds, and the target no place."""
+def _lost_boundaries(document: Document, target: Target) -> list[str]:
+    """['tokens'] or ['sentences'] if the target format loses boundaries that the splitter would not find again."""
     holds = FORMATS[target.format].holds
     if 'tags' in holds or (document.sentences is None and document.tokens is None):
         return []
-    own, found = ([sentence.offsets for sentence in alignment.cut(cut, target.splitter)]
+    existing, new = ([sentence.offsets for sentence in alignment.cut(cut, target.splitter)]
                   for cut in (document, document._replace(sentences=None, tokens=None)))
-    if own == found:
+    if existing == new:
         return []
-    return ['tokens'] if 'tokens' not in holds else ['sentences'] * (len(own) > 1)
+    return ['tokens'] if 'tokens' not in holds else ['sentences'] * (len(existing) > 1)
 
 
 def _loses_space(document: Document, target: Target) -> bool:
-    """Whether a text is another one than its sentences joined by line ends; records of JSON hold their texts, other
-    formats their tokens joined by spaces."""
+    """Whether white space is lost: whether the output differs from the text. JSON records hold the text of each
+    sentence, other formats only its tokens."""
     sentences = alignment.cut(document, target.splitter)
     with_text = 'fields' in FORMATS[target.format].holds
     return document.text != '\n'.join(

@@ -1,4 +1,4 @@
-"""The function behind `ms-crf convert`: writes annotated text in another format."""
+"""The function and the arguments of `ms-crf convert`, which writes annotated text in another format."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ def _name(meaning: str, default: str | None) -> str:
 
 
 @dataclass
-class OfLabelStudio(Arguments):
-    """The names of the parts of a labelling interface of Label Studio."""
+class LabelStudioArguments(Arguments):
+    """Names in the labelling interface of a Label Studio project."""
 
     from_name: str = _name('name of the tag with the labels', DEFAULT.from_name)
     to_name: str = _name('name of the tag with the text', DEFAULT.to_name)
@@ -35,7 +35,7 @@ class OfLabelStudio(Arguments):
 
     @property
     def names(self) -> Names:
-        """The names; raises OptionError for an empty one."""
+        """The names; raises OptionError for an empty name."""
         for name in Names._fields:
             if getattr(self, name) == '':
                 raise OptionError(f'{argument(name)} must be a name, got nothing')
@@ -43,34 +43,34 @@ class OfLabelStudio(Arguments):
 
 
 @dataclass
-class ConvertArguments(OfLabelStudio):
-    """What `convert` takes."""
+class ConvertArguments(LabelStudioArguments):
+    """The arguments of `convert`."""
 
-    source: str = option(None, '', 'file to read, also .gz; of brat a folder, too', 'IN', positional=True)
-    target: str = option(None, '', 'file to write; of brat a folder, or one of the files of a pair', 'OUT',
+    source: str = option(None, '', 'file to read, also .gz; for brat also a folder', 'IN', positional=True)
+    target: str = option(None, '', 'file to write; for brat a folder, or one of the two files of a pair', 'OUT',
                          positional=True)
-    from_: str = option(None, '', f'format of IN: one of {", ".join(SOURCES)}; those of JSON mean the same, as each '
-                        'record shows which of them it is (default: by the name of IN, or as it begins)', 'FORMAT',
+    from_: str = option(None, '', f'format of IN: one of {", ".join(SOURCES)}; all JSON formats are equivalent here, '
+                        'as each record shows its own format (default: by the name or the first line of IN)', 'FORMAT',
                         SOURCES)
     to: str = option(None, '', f'format of OUT: one of {", ".join(TARGETS)} (default: by the name of OUT)', 'FORMAT',
                      TARGETS)
-    columns: str = option(None, '', 'columns of IN, from 0, or from -1 backwards (default: 0,-1; of CoNLL-U 1,3, or '
-                          '1,9, tags in MISC, if there are none in 3)', 'TOKEN,TAG')
-    tag_column: int = option(UPOS, '', 'column of CoNLL-U to write tags to that are not of spans, from 0 (default: '
-                             f'{UPOS}, which is UPOS); those of spans go to MISC', 'N')
-    scheme: str = option(None, '', 'of the tags in OUT; plain if each span is a token, with its type as tag (default: '
-                         'that of IN, or BIO)', choices=SCHEMES)
-    unknown_tag: str = option(MARK, '', "what stands in place of the tag of a token that nobody has judged; '' for "
-                              'nothing', 'TAG')
-    as_: str = option(None, '', 'what the spans of IN become in a format that knows both: predictions of a model, '
-                      'which people still check, or annotations (default: predictions for what a tagger has written, '
-                      'otherwise annotations)', choices=KINDS)
-    splitter: str = option(AUTO, '', f'what finds sentences and tokens in texts that have none: {CHOICES} (default: '
-                           'what suits the text)', 'NAME')
-    each: bool = option(False, '', 'show each text and span that is not kept as it is, not only the first of each kind')
+    columns: str = option(None, '', 'columns of token and tag in IN, from 0, or from -1 backwards (default: 0,-1; for '
+                          'CoNLL-U 1,3, or 1,9, the tags in MISC, if column 3 is empty)', 'TOKEN,TAG')
+    tag_column: int = option(UPOS, '', 'column of CoNLL-U for plain tags, such as parts of speech, from 0 (default: '
+                             f'{UPOS}, which is UPOS); tags of spans are written to MISC', 'N')
+    scheme: str = option(None, '', 'tag scheme of OUT; plain turns one-token spans into plain tags (default: the '
+                         'scheme of IN, or BIO)', choices=SCHEMES)
+    unknown_tag: str = option(MARK, '', "mark that stands for the unknown tag of an unlabelled token; '' for no mark",
+                              'TAG')
+    as_: str = option(None, '', 'whether the spans of IN are predictions of a model, which people still check, or '
+                      'annotations, in output formats that distinguish both (default: predictions if a tagger wrote '
+                      'them, otherwise annotations)', choices=KINDS)
+    splitter: str = option(AUTO, '', f'splitter that finds sentences and tokens in texts without tokens: {CHOICES} '
+                           '(default: chosen by the first text)', 'NAME')
+    each: bool = option(False, '', 'report every text and span that changes, not only the first of each kind')
 
     def check(self) -> None:
-        """Raises OptionError at the first value that can't be, CorpusError for a file that can't be read or written."""
+        """Raises OptionError for an invalid argument, CorpusError for a file that cannot be read."""
         super().check()
         for name in ('source', 'target'):
             if not getattr(self, name):
@@ -83,26 +83,26 @@ class ConvertArguments(OfLabelStudio):
 
     @property
     def pair(self) -> tuple[int, ...] | None:
-        """The columns of token and tag, None if they are not named."""
+        """The columns of token and tag; None if the argument is omitted."""
         return None if self.columns is None else whole_numbers('columns', self.columns, [2])
 
     def _formats(self) -> tuple[registry.Format, registry.Format]:
         """The formats of source and target."""
         target = FORMATS[self.to] if self.to else registry.of_target(self.target)
         if target is None:
-            raise OptionError(f'{self.target}: the name of {argument("target")} does not say which format it is to '
-                              f'have; name it with {argument("to")}, one of {", ".join(TARGETS)}')
+            raise OptionError(f'{self.target}: the name of {argument("target")} does not show its format; '
+                              f'name the format with {argument("to")}, one of {", ".join(TARGETS)}')
         source = FORMATS[self.from_] if self.from_ else registry.of_name(self.source)
         if source is None or not source.sniff:
             check_readable(self.source)
         source = source or registry.of_file(self.source)
         if source is None:
-            raise OptionError(f'{self.source}: neither the name of {argument("source")} nor how it begins says which '
-                              f'format it has; name it with {argument("from_")}, one of {", ".join(SOURCES)}')
+            raise OptionError(f'{self.source}: neither the name nor the first line of {argument("source")} shows its '
+                              f'format; name the format with {argument("from_")}, one of {", ".join(SOURCES)}')
         return FORMATS[JSON] if source.documents is FORMATS[JSON].documents else source, target
 
     def reasons(self) -> Mapping[str, str | None]:
-        """Why arguments have no effect beside the others."""
+        """For each argument, why it has no effect with the formats of IN and OUT; None if it has an effect."""
         source, target = self.formats
         to = f'with {argument("to")} {target.name}'
         return {'columns': None if source.columns else f'with {source.name}',
@@ -117,15 +117,15 @@ class ConvertArguments(OfLabelStudio):
 
 @dataclass
 class Conversion:
-    """What `convert` has written.
+    """The result of `convert`.
 
     Attributes:
-        source, target: the names of the files.
-        from_, to: the names of their formats.
-        texts, sentences: how many of them there are; texts with spans have no sentences.
-        spans: how many of them there are; None if each token has a plain tag.
-        tokens: in sentences.
-        remarks: on texts and spans that are not kept as they are; `remarks.lines()` has a line for each kind.
+        source, target: names of the files.
+        from_, to: names of the formats.
+        texts, sentences: number of texts and of sentences; texts with spans are not split into sentences.
+        spans: number of spans; None for plain tags.
+        tokens: number of tokens in sentences.
+        remarks: texts and spans that were changed; `remarks.lines()` has one line for each kind of change.
         each: whether `lines` has a line for each remark.
     """
 
@@ -142,7 +142,7 @@ class Conversion:
 
     @property
     def lines(self) -> list[str]:
-        """What is to be said of the conversion: remarks, and how much was written."""
+        """The remarks as lines, and a last line with the number of texts and spans that were written."""
         return [*(self.remarks.each() if self.each else self.remarks.lines()), str(self)]
 
     def __str__(self) -> str:
@@ -155,53 +155,57 @@ def convert(source: PathLike, target: PathLike, *, from_: str | None = None, to:
             splitter: str = AUTO, columns: str | None = None, tag_column: int = UPOS, scheme: str | None = None,
             unknown_tag: str = MARK, as_: str | None = None, from_name: str | None = None, to_name: str | None = None,
             label_type: str | None = None, each: bool = False, watcher: Watcher = SILENT) -> Conversion:
-    """Writes annotated text in another format, whole or not at all.
+    """Converts annotated text to another format. If it fails, no output is written.
 
     Args:
-        source: file to read; of brat a folder, too.
-        target: file to write; of brat a folder, or one of the files of a pair.
-        from_: format of the source; by default its name says it, or how it begins.
-        to: format of the target; by default its name says it.
-        splitter: what finds sentences and tokens in texts that have none; by default what suits the text.
+        source: file to read; for brat also a folder.
+        target: file to write; for brat a folder, or one of the two files of a pair.
+        from_: format of the source; by default its name or its first line decides.
+        to: format of the target; by default its name decides.
+        splitter: name of the splitter that finds sentences and tokens in texts without tokens; by default the first
+            text decides.
         columns: columns of token and tag in the source, from 0, or from -1 backwards, such as '0,-1'.
-        tag_column: column of CoNLL-U to write tags to that are not of spans.
-        scheme: of the tags in the target; 'plain' if each span is a token with its type as tag.
-        unknown_tag: what stands in place of the tag of a token that nobody has judged; '' for nothing.
-        as_: 'predictions' or 'annotations', in a format that knows both.
+        tag_column: column of CoNLL-U for plain tags, such as parts of speech.
+        scheme: tag scheme of the target; 'plain' turns one-token spans into plain tags.
+        unknown_tag: the mark that stands for the unknown tag of an unlabelled token; '' for no mark.
+        as_: 'predictions' or 'annotations', for formats that distinguish both.
         from_name, to_name, label_type: names in the labelling interface of Label Studio.
         each: whether the result has a line for each remark.
         watcher: receives the lines of the result.
 
     Returns:
-        How much was written, and remarks on what the target has no place for.
+        Conversion: the number of texts and spans, and remarks about everything that the target cannot hold.
 
     Raises:
-        OptionError: an argument can't be, or has no effect beside the others.
-        CorpusError: a file has a fault, or can't be written.
+        OptionError: an argument is invalid, or has no effect with the two formats.
+        CorpusError: a file cannot be read or written, or its content is invalid.
 
     Example:
         >>> from ms_crf.api import convert
-        >>> found = convert('data/dev.tsv', 'dev.jsonl', to='doccano')  # doctest: +SKIP
-        >>> found.sentences, found.spans                                # doctest: +SKIP
+        >>> result = convert('data/dev.tsv', 'dev.jsonl', to='doccano')  # doctest: +SKIP
+        >>> result.sentences, result.spans                               # doctest: +SKIP
         (200, 311)
     """
-    given = ConvertArguments.from_call(locals())
-    source_format, kind = given.formats
+    arguments = ConvertArguments.from_call(locals())
+    source_format, kind = arguments.formats
     if kind.check is None:
-        files.check_writable(given.target)
-    remarks = Remarks(given.source)
-    read = conversion.read(given.source, source_format.name, remarks.add, given.pair, given.unknown_tag)
-    if given.as_ is not None:
-        read = read._replace(documents=[document._replace(prediction=(
-            document.prediction or Prediction()) if given.as_ == PREDICTIONS else None) for document in read.documents])
-    conversion.write(read, Target(kind.name, Deferred(given.splitter), given.scheme, check_tag_column(given.tag_column),
-                                  given.unknown_tag, given.names), given.target, remarks.add)
+        files.check_writable(arguments.target)
+    remarks = Remarks(arguments.source)
+    read = conversion.read(arguments.source, source_format.name, remarks.add, arguments.pair, arguments.unknown_tag)
+    if arguments.as_ is not None:
+        is_prediction = arguments.as_ == PREDICTIONS
+        documents = [document._replace(prediction=(document.prediction or Prediction()) if is_prediction else None)
+                     for document in read.documents]
+        read = read._replace(documents=documents)
+    options = Target(kind.name, Deferred(arguments.splitter), arguments.scheme, check_tag_column(arguments.tag_column),
+                     arguments.unknown_tag, arguments.names)
+    conversion.write(read, options, arguments.target, remarks.add)
     sentences = [sentence for document in read.documents for sentence in document.sentences or ()]
     spans = sum(len(document.spans) for document in read.documents)
     spans += sum(len(spans_of(closed(sentence.tags))) for sentence in sentences)
-    made = Conversion(given.source, given.target, source_format.name, kind.name, len(read.documents),
-                      len(sentences), None if read.scheme == PLAIN else spans,
-                      sum(len(sentence.tokens) for sentence in sentences) if read.scheme else 0, remarks, given.each)
-    for line in made.lines:
+    tokens = sum(len(sentence.tokens) for sentence in sentences) if read.scheme else 0
+    result = Conversion(arguments.source, arguments.target, source_format.name, kind.name, len(read.documents),
+                        len(sentences), None if read.scheme == PLAIN else spans, tokens, remarks, arguments.each)
+    for line in result.lines:
         watcher.say(line)
-    return made
+    return result

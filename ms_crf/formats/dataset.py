@@ -1,4 +1,4 @@
-"""The corpora of one training: read, their tags checked and brought into the scheme of training."""
+"""Loads the corpora of a training, checks their tags, and converts the tags to the scheme of the training."""
 
 import hashlib
 import json
@@ -17,40 +17,40 @@ from ms_crf.text.schemes import NEXT, OPEN, PLAIN, is_span_tag, split_tag, tags_
 from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import AUTO, Deferred
 
-NAMED = 5                                         # so many kinds of what is not judged are named in a line
+NAMED = 5                      # kinds of unknown tags in a message
 SHOWN = 3                      # examples in a message
-LEAST_ROWS, LEAST_TAGS = 40, 30        # a smaller corpus may have as many tags as tokens
+LEAST_ROWS, LEAST_TAGS = 40, 30        # smaller corpora may have as many different tags as tokens
 _NUMBER = re.compile(r'[-+]?[0-9]+(?:[.,:/][0-9]+)*(?:[eE][-+]?[0-9]+)?%?')
 _FRACTION = re.compile(r'[-+]?[0-9]*[.,][0-9]+(?:[eE][-+]?[0-9]+)?%?')
-Repaired = tuple[PathLike, int, int]              # file, number of sentences, line of the first
-Unknown = tuple[PathLike, int, str, Counter]      # file, line and tag of the first, counts by tag or type
+Repaired = tuple[PathLike, int, int]              # file, number of sentences, line of the first sentence
+Unknown = tuple[PathLike, int, str, Counter]      # file, line and tag of the first unseen tag, counts by tag or type
 
 
 class Corpora(NamedTuple):
-    """Train, dev and test under one scheme."""
+    """The corpora train, dev and test, with tags in the scheme of the training."""
 
-    #: the sentences by part, 'train', 'dev' and, if there is one, 'test'; their tags are in the scheme of training,
-    #: and may be open, see `ms_crf.text.partial`
+    #: the sentences of 'train', 'dev' and, if it exists, 'test'; tags are in the scheme of the training, and may be
+    #: unknown, see `ms_crf.text.partial`
     parts: dict[str, list[Sentence]]
-    #: for the same parts the tags that predictions are scored against, see `metrics.score_in`
+    #: for the same parts the gold tags for scoring predictions, see `metrics.score_in`
     gold: dict[str, list[list[str]]]
     #: the scheme of the files
     file_scheme: str
-    #: the scheme of training
+    #: the scheme of the training
     scheme: str
-    #: the scheme of the tags that the model gives, for each of its own spans those of that scheme
+    #: the scheme of the tags that the model returns
     written: str
-    #: all tags that the model is to know
+    #: all tags of the model
     tags: list[str]
-    #: where tags broke the scheme
+    #: files with tag sequences that are invalid in their scheme
     repaired: list[Repaired]
-    #: where dev and test have tags that train lacks
+    #: files with tags that do not occur in train
     unknown: list[Unknown]
-    #: what is not kept of texts and spans as the files have it, and how many tokens nobody has judged, in lines
+    #: messages about changed texts and spans, and about the number of unlabelled tokens
     remarks: Sequence[str] = ()
-    #: the name of what has cut texts with spans; None if there were none, and none was named
+    #: the name of the splitter for texts with spans; None if no text was split and no splitter was named
     splitter: str | None = None
-    #: for 'dev' and 'test' the tags of the files, if `gold` has them in another scheme; otherwise it is empty
+    #: the unconverted tags of 'dev' and 'test' if `gold` has converted tags; otherwise empty
     raw: Mapping[str, list[list[str]]] = {}
 
 
@@ -59,25 +59,25 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     """Reads the files of a training.
 
     Args:
-        paths: the names of the files of 'train', 'dev' and perhaps 'test'.
-        scheme: the one to train in, 'BIO', 'BIOES' or 'BMES', in which the model gives tags as well; 'auto' for that of
-            the files, BIO if that is IOB1.
+        paths: the files of 'train', 'dev' and optionally 'test'.
+        scheme: the scheme of the training and of the returned tags, 'BIO', 'BIOES' or 'BMES'. 'auto' is the scheme of
+            the files, or BIO for IOB1 files.
         columns: indices of the columns of token and tag, see `read_corpus`.
-        splitter: name of what finds sentences and tokens in texts with spans; `AUTO` for what suits the first text.
-        mark: what stands in place of a tag that nobody has judged; '' for nothing.
-        for_bio: with 'auto' the scheme to train in where BIO is found, which the model gives its tags in all the same.
-        any_tags: whether tags may be anything; otherwise those that can hardly be tags are refused.
+        splitter: name of the splitter for texts with spans; with `AUTO` the first text decides.
+        mark: the mark of unknown tags; '' for no mark.
+        for_bio: with 'auto', the scheme for training on BIO files. The model still returns BIO tags.
+        any_tags: whether to accept tags that do not look like tags.
 
     Raises:
-        CorpusError: a file can't be read, its tags are of no scheme, or nobody has judged any of its tokens.
+        CorpusError: a file cannot be read, its tags do not fit any scheme, or none of its tokens is annotated.
     """
-    found = {part: Remarks(path) for part, path in paths.items()}
+    remarks_of = {part: Remarks(path) for part, path in paths.items()}
     deferred = Deferred(splitter)
     widths: dict[str, list[int]] = {part: [] for part in paths}
-    files = {part: read_corpus(path, columns, deferred, found[part].add, mark, widths[part])
+    files = {part: read_corpus(path, columns, deferred, remarks_of[part].add, mark, widths[part])
              for part, path in paths.items()}
-    remarks = [line for part in found.values() for line in part.lines()]
-    remarks += [line for part in files if (line := _not_judged(paths[part], files[part], mark, part))]
+    remarks = [line for part in remarks_of.values() for line in part.lines()]
+    remarks += [line for part in files if (line := _unknown_tags(paths[part], files[part], mark, part))]
     for part in () if any_tags else files:
         check_tag_column(paths[part], files[part], widths[part])
     file_scheme = recognised([(paths[part], sentence) for part, read in files.items() for sentence in read])
@@ -85,7 +85,7 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     if PLAIN in (file_scheme, written) and written != file_scheme:
         raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {written}, '
                                                 f'got {file_scheme} tags, which have no other scheme')
-    repaired = [entry for part in files if (entry := _ill_formed(paths[part], files[part], file_scheme))]
+    repaired = [entry for part in files if (entry := _invalid(paths[part], files[part], file_scheme))]
     target = for_bio if (scheme, written) == ('auto', 'BIO') else written
     in_train, parts = {tag for sentence in files['train'] for tag in sentence.tags}, files
     if file_scheme == PLAIN:
@@ -106,44 +106,44 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     return Corpora(parts, gold, file_scheme, target, written, tags, repaired, unknown, remarks, deferred.used, raw)
 
 
-def _not_judged(path: PathLike, sentences: Sequence[Sentence], mark: str, part: str) -> str | None:
-    """A line about the tokens of a file that nobody has judged; None if there are none.
+def _unknown_tags(path: PathLike, sentences: Sequence[Sentence], mark: str, part: str) -> str | None:
+    """A message with the number of unknown tags in a file; None if all tags are known.
 
     Raises:
-        CorpusError: there are no others.
+        CorpusError: no tag is known.
     """
-    check_judged(path, sentences, part != 'train')
+    check_annotated(path, sentences, part != 'train')
     counts = Counter(marked(tag, mark or MARK) for sentence in sentences for tag in sentence.tags if OPEN in tag)
     if not counts:
         return None
     tokens = sum(len(sentence.tags) for sentence in sentences)
-    meaning = (f"{mark!r} is the unknown tag; name another one, or '' for none, if it is a tag of its own" if mark else
-               'null stands there')
+    meaning = (f"{mark!r} marks unknown tags; if {mark!r} is a normal tag, name another mark, or '' for no mark"
+               if mark else 'written as null')
     named = ', '.join(f'{tag} {count:,}' for tag, count in counts.most_common(NAMED))
     others = f' and {len(counts) - NAMED} others' if len(counts) > NAMED else ''
-    return f'{path}: {sum(counts.values()):,} of {tokens:,} tokens are not judged: {named}{others} ({meaning})'
+    return f'{path}: {sum(counts.values()):,} of {tokens:,} tokens are not annotated: {named}{others} ({meaning})'
 
 
-def check_judged(path: PathLike, sentences: Sequence[Sentence], wholly: bool = True) -> None:
-    """Raises CorpusError if nobody has judged any token of a file, or none of them wholly, as scores need it."""
+def check_annotated(path: PathLike, sentences: Sequence[Sentence], wholly: bool = True) -> None:
+    """Raises CorpusError if no tag of a file is known; if `wholly`, partly known tags, such as B-?, do not count."""
     if all(OPEN in tag if wholly else tag in (OPEN, NEXT) for sentence in sentences for tag in sentence.tags):
         tokens = sum(len(sentence.tags) for sentence in sentences)
-        raise CorpusError(path, None, f'expected tags, got {tokens:,} tokens that nobody has judged'
-                                      f'{" wholly" * wholly}; if the unknown tag is a tag of its own here, name '
-                                      "another one, or '' for none")
+        raise CorpusError(path, None, f'expected tags, but none of {tokens:,} tokens is {"completely " * wholly}'
+                                      'annotated; if the mark of unknown tags is a normal tag here, name another mark, '
+                                      "or '' for no mark")
 
 
 def _check_completions(path: PathLike, sentences: Sequence[Sentence]) -> None:
-    """Raises CorpusError for a tag of an open type, of sentences without any type that it could have."""
+    """Raises CorpusError if a tag has an unknown type, such as B-?, but no tag of the file has a known type."""
     for sentence in sentences:
         for position, tag in enumerate(sentence.tags):
             if OPEN in tag and tag != OPEN:
-                raise CorpusError(path, sentence.line_of(position), 'expected a type of entities somewhere, '
-                                                                            f'got {marked(tag)!r} and no type at all')
+                raise CorpusError(path, sentence.line_of(position), 'expected at least one known entity type in the '
+                                                                    f'file, got {marked(tag)!r} and no known type')
 
 
 def digest_of(sentences: Iterable[Sentence]) -> str:
-    """SHA-256 of the tokens and tags of sentences."""
+    """The SHA-256 checksum of the tokens and tags of sentences, in hexadecimal."""
     digest = hashlib.sha256()
     for sentence in sentences:
         digest.update(json.dumps([sentence.tokens, sentence.tags]).encode() + b'\n')
@@ -152,7 +152,7 @@ def digest_of(sentences: Iterable[Sentence]) -> str:
 
 def _unknown(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]], scheme: str,
              tags: Iterable[str]) -> list[Unknown]:
-    """The tags in dev and test that a model with these tags can never predict: the entries of `Corpora.unknown`."""
+    """Entries of `Corpora.unknown`: tags of dev and test that a model with the tags `tags` cannot predict."""
     known = {_kind(tag, scheme) for tag in tags}
     unknown = []
     for part, sentences in files.items():
@@ -166,23 +166,23 @@ def _unknown(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]],
 
 
 def _kind(tag: str, scheme: str) -> tuple[bool, str]:
-    """What a model must have seen to predict a tag: a span's type, or that there are tokens outside; a plain tag."""
+    """The part of a tag that a model must know to predict it: (is it inside a span?, type); for plain tags the tag."""
     return (True, tag) if scheme == PLAIN else (tag != 'O', split_tag(tag)[1])
 
 
-def _ill_formed(path: PathLike, sentences: Sequence[Sentence], scheme: str) -> Repaired | None:
-    """(path, number of sentences whose tags break the scheme, line of the first), or None."""
+def _invalid(path: PathLike, sentences: Sequence[Sentence], scheme: str) -> Repaired | None:
+    """(path, number of sentences with invalid tag sequences, line of the first of these sentences), or None."""
     lines = [sentence.line for sentence in sentences if scheme != 'IOB1' and not is_well_formed(sentence.tags, scheme)]
     return (path, len(lines), lines[0]) if lines else None
 
 
-# Whether tags can be tags
+# Checks for columns that do not hold tags
 
 class UnlikelyTags(CorpusError):
-    """What a file has for tags can hardly be tags.
+    """The tag column of a file does not seem to contain tags.
 
     Attributes:
-        fault: what was expected, and what is there.
+        fault: what was expected, and what the column contains.
     """
 
     def __init__(self, path: PathLike, fault: str) -> None:
@@ -191,14 +191,14 @@ class UnlikelyTags(CorpusError):
 
 
 def check_tag_column(path: PathLike, sentences: Sequence[Sentence], widths: Sequence[int] = ()) -> None:
-    """Raises UnlikelyTags if the tags of a file can hardly be tags.
+    """Raises UnlikelyTags if the tags of a file do not seem to be tags.
 
-    The limits let tag sets of hundreds of types pass on a few sentences; see docs/training_data.md.
+    Sets of hundreds of tags pass on a few sentences; docs/training_data.md describes the limits.
 
     Args:
-        path: of the file, for the message.
-        sentences: its sentences.
-        widths: the number of columns of each row, if it has columns.
+        path: path of the file, for the message.
+        sentences: the sentences of the file.
+        widths: the number of columns of each row, in column files.
     """
     pairs = [(token, tag) for sentence in sentences for token, tag in zip(sentence.tokens, sentence.tags)
              if OPEN not in tag]
@@ -213,19 +213,19 @@ def check_tag_column(path: PathLike, sentences: Sequence[Sentence], widths: Sequ
 
 
 def _uneven(widths: Sequence[int]) -> str | None:
-    """The fault of rows of prose, which have now more, now fewer words."""
+    """A description of rows of prose, which have varying numbers of words; None if the rows look regular."""
     uneven = sum(one != other for one, other in zip(widths, widths[1:]))
-    found = len(widths) > 4 and 2 * uneven > len(widths)
-    return 'rows with different numbers of columns, which end in words' if found else None
+    is_uneven = len(widths) > 4 and 2 * uneven > len(widths)
+    return 'rows with different numbers of columns, which end in words' if is_uneven else None
 
 
 def _fault(tokens: Sequence[str], tags: Counter[str], equal: int) -> str | None:
-    """What the tags are, if they are no tags.
+    """A description of tags that do not seem to be tags; None if they may be tags.
 
     Args:
-        tokens: all of them.
-        tags: how often each tag occurs.
-        equal: how many tokens are their own tags.
+        tokens: all tokens.
+        tags: the frequency of each tag.
+        equal: the number of tokens that are equal to their tags.
     """
     count, once = len(tokens), sum(times == 1 for times in tags.values())
     if len(tags) >= 10 and all(map(_NUMBER.fullmatch, tags)) and (
@@ -235,10 +235,10 @@ def _fault(tokens: Sequence[str], tags: Counter[str], equal: int) -> str | None:
     various = f'{len(tags):,} different values in {count:,} rows'
     if count >= LEAST_ROWS and 2 * once > count:
         return various
-    if len(tags) < LEAST_TAGS or 10 * once < len(tags):          # words are rare more often than tags
+    if len(tags) < LEAST_TAGS or 10 * once < len(tags):          # words have more rare values than tags
         return None
     if 10 * equal > 3 * count:
-        return 'the tokens once more'
+        return 'the tokens again'
     known = len(set(tokens))
     as_various = len(tags) > known or (count >= 400 and 5 * len(tags) > 4 * known and 2 * once > len(tags))
     return f'{various}, and {known:,} different tokens' if as_various else None

@@ -1,4 +1,4 @@
-"""An annotated document: text, the sentences and tokens in it, spans by character; and remarks on what is not kept."""
+"""Annotated documents, the remarks on lost information, and the options for reading and writing them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -9,20 +9,20 @@ from ms_crf.text.partial import MARK
 from ms_crf.text.sentence import Offsets, Sentence, Span, find_tokens
 from ms_crf.text.splitting import Splitter, is_blank, line_ends_before
 
-SHOWN = 60                     # characters of a text in a remark
-COLUMNS = (0, -1)              # of token and tag
-UPOS = 3                       # the column of CoNLL-U for tags that are not of spans
+SHOWN = 60                     # longest text in a remark, in characters
+COLUMNS = (0, -1)              # default columns of token and tag
+UPOS = 3                       # default column of CoNLL-U for plain tags
 
-Lines = Iterable[tuple[int, str] | None]         # (line number, text); None stands for a pause in the input
+Lines = Iterable[tuple[int, str] | None]         # (line number, text); None is a pause in the input
 
 
 class Names(NamedTuple):
-    """How a labelling interface of Label Studio names its parts.
+    """The names that a Label Studio project uses in its labelling interface.
 
     Args:
-        from_name: of the tag with the labels.
-        to_name: of the tag with the text.
-        label_type: the type of the results; also the name under which a result has its labels.
+        from_name: name of the tag with the labels.
+        to_name: name of the tag with the text.
+        label_type: type of the results; it is also the key of the labels in a result.
     """
 
     from_name: str | None = None
@@ -34,11 +34,11 @@ DEFAULT = Names('label', 'text', 'labels')
 
 
 class Prediction(NamedTuple):
-    """What a record says of the model that has tagged its text.
+    """The fields of a record that describe a model's prediction.
 
     Args:
-        confidence: of all tags together; None if the record has none.
-        model: name and version of the model; '' if the record has none.
+        confidence: confidence in all tags of the record; None if the record has no confidence.
+        model: name and version of the model; '' if the record does not name the model.
     """
 
     confidence: float | None = None
@@ -46,34 +46,34 @@ class Prediction(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A text with what people have marked in it."""
+    """A text with annotations: with spans, or with sentences that have tags."""
 
     text: str
-    path: str                            # of its file, for messages
-    line: int                            # of the file on which it begins
+    path: str                            # file of the annotations, for messages
+    line: int                            # first line in the file
     spans: Sequence[Span] = ()
-    tokens: list[Offsets] | None = None  # where the file has tokens, but no sentences
+    tokens: list[Offsets] | None = None  # offsets of the tokens, if the file has tokens but no sentences
     sentences: list[Sentence] | None = None
-    name: str = ''                       # of the document itself, if it has one
-    bordered: bool = True                # whether the file says where it begins; otherwise it is a sentence of a file
-    has_text: bool = True                # whether the text is that of the file, and not its tokens joined by blanks
-    by_line: bool = False                # whether line numbers are those of the text
-    text_path: str = ''                  # of the file of the text, if spans are in another one
-    prediction: Prediction | None = None          # what is known of the model that has tagged it; None if people have
-    record: dict[str, Any] | None = None          # its record, if it is from JSON
-    judged: list[Offsets] | None = None  # the parts of the text that somebody has looked at; None for all of it
+    name: str = ''                       # name of the document, if the file has names
+    has_boundary: bool = True            # whether the file marks the beginning; otherwise it is one sentence of a file
+    has_text: bool = True                # whether the text is in the file; otherwise tokens were joined with spaces
+    by_line: bool = False                # whether line numbers count the lines of the text
+    text_path: str = ''                  # file of the text, if it is not the file of the annotations
+    prediction: Prediction | None = None          # the prediction of a model; None if people annotated the text
+    record: dict[str, Any] | None = None          # the JSON record of the document
+    annotated: list[Offsets] | None = None        # the annotated parts of the text; None means the whole text
 
     @property
-    def home(self) -> str:
-        """The file that the sentences are in, for messages."""
+    def source_path(self) -> str:
+        """The path of the file with the sentences, for messages."""
         return self.text_path or self.path
 
     def text_at(self, start: int, end: int) -> str:
-        """What the text has from one offset to another."""
+        """The text between two offsets."""
         return self.text[start:end]
 
     def line_numbers(self) -> Callable[[int], int]:
-        """Returns a function: the line of the file on which an offset of the text is."""
+        """Returns a function that converts an offset of the text to a line number of the file."""
         if not self.by_line:
             return lambda offset: self.line
         line_ends = line_ends_before(self.text)
@@ -81,9 +81,9 @@ class Document(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """Something in a file that is not kept as it stands there."""
+    """A message about information that was changed or dropped."""
 
-    kind: str                  # one of `KINDS`
+    kind: str                  # a key of `KINDS`
     path: str
     line: int
     text: str
@@ -91,39 +91,39 @@ class Remark(NamedTuple):
 
 Report = Callable[[Remark], object]
 
-#: kinds of remark: what it is about, and what is said of that
+#: for each kind of remark: the affected item and the change
 KINDS = {
     'grown': ('span', 'beginning or ending within a token, widened to whole tokens'),
-    'overlap': ('span', 'left out, overlapping or repeating a longer or earlier one'),
-    'gap': ('span', 'with gaps, taken from the first part to the last'),
-    'empty': ('span', 'of white space alone, left out'),
-    'joined': ('span', 'across the border of sentences, which were joined'),
-    'ignored': ('annotation', 'left out, being no span (but a relation, event, attribute, choice or note)'),
-    'rejected': ('text', 'left out, not accepted by the annotator'),
-    'unlabelled': ('text', 'left out, not annotated yet'),
-    'second': ('annotation', 'by a further annotator of its text, left out'),
-    'odd text': ('sentence', 'with a # text that lacks its forms, which were joined as SpaceAfter says'),
-    'no text': ('text', 'made of tokens joined by blanks, and sentences by line ends'),
-    'tokens': ('text', 'without its tokens and sentences, which the format has no place for'),
-    'sentences': ('text', 'without its sentences, which the format has no place for'),
-    'text': ('text', 'without its white space, which the format has no place for'),
-    'columns': ('sentence', 'without its other columns, which the format has no place for'),
-    'name': ('text', 'without its name, which the format has no place for'),
-    'fields': ('text', 'without its id and other fields, which the format has no place for'),
-    'predicted': ('text', 'tagged by a model, taken as annotated'),
-    'borders': ('text', 'without the border before it, since one file holds one text'),
-    'ill-formed': ('sentence', 'with tags that break their scheme, read by the rules of conlleval'),
-    'plain': ('sentence', 'of plain tags, in which each token became a span'),
-    'judged': ('text', 'without the border between what is judged and what is not, which the format has no place for'),
-    'in part': ('sentence', 'with spans or tags that are judged in part, taken as not judged'),
+    'overlap': ('span', 'dropped, because of an overlap with a longer or earlier span'),
+    'gap': ('span', 'with gaps, read from the first part to the last part'),
+    'empty': ('span', 'of white space only, dropped'),
+    'joined': ('span', 'across a sentence boundary (the sentences were joined)'),
+    'ignored': ('annotation', 'other than a span, ignored (relation, event, attribute, choice or note)'),
+    'rejected': ('text', 'skipped, not accepted by the annotator'),
+    'unlabelled': ('text', 'skipped, not annotated yet'),
+    'second': ('annotation', 'skipped, by another annotator of the same text'),
+    'odd text': ('sentence', 'whose comment "# text" does not match the forms and was ignored'),
+    'no text': ('text', 'made by joining tokens with spaces and sentences with line ends'),
+    'tokens': ('text', 'written without tokens and sentences, which the output format cannot hold'),
+    'sentences': ('text', 'written without sentences, which the output format cannot hold'),
+    'text': ('text', 'written without the original white space, which the output format cannot hold'),
+    'columns': ('sentence', 'written without the other columns, which the output format cannot hold'),
+    'name': ('text', 'written without the name, which the output format cannot hold'),
+    'fields': ('text', 'written without "id" and other fields, which the output format cannot hold'),
+    'predicted': ('text', 'tagged by a model, treated as annotated text'),
+    'borders': ('text', 'joined to the previous text, because one file holds one text'),
+    'ill-formed': ('sentence', 'with invalid tag sequences, read by the rules of conlleval'),
+    'plain': ('sentence', 'with plain tags, in which each token became a span'),
+    'judged': ('text', 'annotated only in part, which the output format cannot mark'),
+    'in part': ('sentence', 'with partly unknown tags or spans, treated as unlabelled'),
 }
 
 
 class Remarks:
-    """Collects remarks on what is read from a file or folder; `add` is a `Report`.
+    """Collects remarks about one input; `add` can be passed as a `Report`.
 
     Args:
-        name: of the file or folder.
+        name: name of the input file or folder.
     """
 
     def __init__(self, name: object) -> None:
@@ -134,69 +134,70 @@ class Remarks:
         self.all.append(remark)
 
     def lines(self) -> list[str]:
-        """A line for each kind of remark: how many there are, where the first is, and its text."""
-        first, made = {remark.kind: remark for remark in reversed(self.all)}, []
+        """One line for each kind of remark: the number of remarks, and line and text of the first remark."""
+        first, result = {remark.kind: remark for remark in reversed(self.all)}, []
         for kind, count in Counter(remark.kind for remark in self.all).items():
             remark, (noun, rest) = first[kind], KINDS[kind]
             where = f'at line {remark.line}' if remark.path == self.name else f'at {remark.path}:{remark.line}'
-            made.append(one_line(f'{self.name}: {counted(count, noun)} {rest}; the first, {where}: '
-                                 f'{shown(remark.text)}'))
-        return made
+            result.append(one_line(f'{self.name}: {counted(count, noun)} {rest}; the first, {where}: '
+                                   f'{shown(remark.text)}'))
+        return result
 
     def each(self) -> list[str]:
-        """A line for each remark."""
+        """One line for each remark."""
         return [f'{one_line(remark.path)}:{remark.line}: {" ".join(KINDS[remark.kind])}: {shown(remark.text)}'
                 for remark in self.all]
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: '1 span', '2,000 spans'."""
+    """A number with a noun: '1 span', '2,000 spans'."""
     return f'{number:,} {noun}{"s" * (number != 1)}'
 
 
 def shown(text: str) -> str:
-    """A text as it is shown in a remark: in one line, and not too long."""
+    """A text on one line, shortened to `SHOWN` characters, for a remark."""
     return brief(text if len(text) <= SHOWN else f'{text[:SHOWN]}…')
 
 
-def nowhere(remark: Remark) -> None:
-    """A `Report` that says nothing."""
+def discard(remark: Remark) -> None:
+    """A `Report` that discards all remarks."""
 
 
-class Reading(NamedTuple):
-    """How a file is read.
+class ReadOptions(NamedTuple):
+    """Options for reading a file.
 
     Args:
-        columns: indices of the columns of token and tag, or of the token alone, from 0, or from -1 backwards.
-        mark: what stands in place of a tag that nobody has judged; '' for nothing.
-        report: is called with a `Remark` on whatever of a text or its spans is not kept.
+        columns: indices of the columns of token and tag, or of the token alone; from 0, or from -1 backwards.
+        mark: the mark of unknown tags; '' for no mark.
+        report: receives a `Remark` about everything that is changed or dropped.
         splitter: finds sentences and tokens in texts with spans.
-        characters: whether each character of a text without tokens is a token; otherwise each word is one.
+        characters: whether texts without tokens are split into characters; otherwise they are split into words.
     """
 
     columns: tuple[int, ...] = COLUMNS
     mark: str = MARK
-    report: Report = nowhere
+    report: Report = discard
     splitter: Splitter | None = None
     characters: bool = False
 
     @property
     def with_gold(self) -> bool:
-        """Whether tags are wanted, not tokens alone."""
+        """Whether the gold tags are read, and not only the tokens."""
         return len(self.columns) > 1
 
 
 class Target(NamedTuple):
-    """What is to be written.
+    """Options for writing a converted file.
 
     Args:
         format: the name of the format.
-        splitter: finds sentences and tokens where there are none.
-        scheme: of tags of spans; None for that of the source, if it has spans BIO, or BIOES if some of its text is not
-            judged. 'plain' makes tags of spans of one token each. Writers receive the scheme that it comes to.
-        column: of CoNLL-U, for tags that are not of spans.
-        mark: what stands in place of a tag that nobody has judged.
-        names: of a labelling interface of Label Studio; those that are None are copied from the source, if it has some.
+        splitter: finds sentences and tokens in texts that have none.
+        scheme: the scheme for tags of spans. None keeps the scheme of the source; spans then become BIO tags, or BIOES
+            tags if some text is not annotated. 'plain' turns one-token spans into plain tags. Writers receive the
+            scheme that was finally chosen.
+        column: the column of CoNLL-U for plain tags.
+        mark: the mark of unknown tags.
+        names: names in the labelling interface of Label Studio; names that are None are copied from the source.
     """
 
     format: str
@@ -207,18 +208,18 @@ class Target(NamedTuple):
     names: Names = Names()
 
 
-Tagged = tuple[Document, Sequence[Sentence]]     # a document and its sentences, which have tags
-Marked = tuple[Document, Sequence[Span]]         # a document and its spans
+TaggedDocument = tuple[Document, Sequence[Sentence]]   # a document with its tagged sentences
+SpanDocument = tuple[Document, Sequence[Span]]         # a document with its spans
 
 
-class Look(NamedTuple):
-    """How tagged sentences are to be written as they come.
+class OutputStyle(NamedTuple):
+    """Options for writing the tagged sentences of a stream.
 
     Args:
-        scheme: of the tags.
-        confidence: whether to show confidences.
-        conllu: the column of CoNLL-U for tags that are not of spans; None unless rows are to stay CoNLL-U.
-        model: name and version of the model; '' if they are not written.
+        scheme: the scheme of the tags.
+        confidence: whether confidences are written.
+        conllu: the column of CoNLL-U for plain tags; None unless the input is CoNLL-U and stays CoNLL-U.
+        model: name and version of the model; '' to omit it.
     """
 
     scheme: str
@@ -228,7 +229,7 @@ class Look(NamedTuple):
 
 
 def offsets_in(tokens: Sequence[str], text: str) -> list[Offsets] | None:
-    """The offsets of tokens in a text; None unless it holds them in this order with only white space beside them."""
+    """Offsets of consecutive tokens that together make up the text except white space; None if they do not."""
     offsets = find_tokens(tokens, text)
     if offsets is None:
         return None
@@ -237,7 +238,7 @@ def offsets_in(tokens: Sequence[str], text: str) -> list[Offsets] | None:
 
 
 def check_span(document: Document, start: object, end: object, line: int) -> tuple[int, int]:
-    """Raises CorpusError unless two offsets, from a file, are a place in the text; returns them."""
+    """Returns the two offsets of a span after checking them; raises CorpusError if they are invalid for the text."""
     size = len(document.text)
     if type(start) is not int or type(end) is not int or not 0 <= start <= end <= size:
         raise CorpusError(document.path, line, f'expected a span from 0 to {size}, the length of its text, its start '

@@ -1,14 +1,23 @@
-"""Writes JSON: tokens with tags, and texts with spans as doccano, Label Studio, Prodigy and spaCy take them.
+"""Writes JSON: tokens with tags, and texts with spans in the formats of doccano, Label Studio, Prodigy and spaCy.
 
-What a model has tagged is marked as a prediction where the tool has a place for that. Other fields of records, such as
-ids and metadata, are kept.
+Predictions of a model are marked as predictions if the format can mark them. Other fields of records, such as ids and
+metadata, are kept.
 """
 
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ms_crf.formats.document import DEFAULT, Document, Look, Marked, Names, Prediction, Tagged, Target
+from ms_crf.formats.document import (
+    DEFAULT,
+    Document,
+    Names,
+    OutputStyle,
+    Prediction,
+    SpanDocument,
+    TaggedDocument,
+    Target,
+)
 from ms_crf.formats.json_lines import ANNOTATIONS, ANSWERED, CONFIDENCE, MODEL, OF_TAGGER, flat, is_task, region_of
 from ms_crf.text.partial import as_json
 from ms_crf.text.sentence import Sentence
@@ -19,9 +28,9 @@ def _line(record: Any) -> str:
 
 
 def record_of(sentence: Sentence, model: str = '') -> dict[str, Any]:
-    """A tagged sentence as an object: what the input says of it, then what is known of it, and the model if named."""
+    """A tagged sentence as an object: the fields of the input record, the tags, and the name of the model if given."""
     record = dict(sentence.record or {})
-    if isinstance(record.get(MODEL), str):       # without what an earlier tagger said of itself
+    if isinstance(record.get(MODEL), str):       # remove the fields of an earlier prediction
         record = {name: value for name, value in record.items() if name not in (
             MODEL, CONFIDENCE, 'confidences', 'alternatives')}
     if 'tags' in record:
@@ -29,66 +38,69 @@ def record_of(sentence: Sentence, model: str = '') -> dict[str, Any]:
     return {**record, **sentence.to_dict(), **({MODEL: model} if model else {})}
 
 
-def line(sentence: Sentence, look: Look) -> str:
-    """The line of a tagged sentence."""
+def line(sentence: Sentence, style: OutputStyle) -> str:
+    """The JSON line of a tagged sentence."""
     if sentence.raw and not sentence.tokens:
-        return ''                                # blanks between paragraphs
-    return _line(record_of(sentence, look.model))
+        return ''                                # white space between paragraphs
+    return _line(record_of(sentence, style.model))
 
 
-def tokens(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
-    """A line for each sentence: "tokens", "tags" and, where the file has a text, the sentence's "text"; null as a tag
-    where nobody has judged, and the mark in those that are judged in part."""
+def tokens(documents: Iterable[TaggedDocument], target: Target) -> Iterator[str]:
+    """Writes a line for each sentence, with "tokens", "tags" and, if the file has a text, "text".
+
+    An unknown tag is null. A partly unknown tag has the mark, such as ?-PER.
+    """
     for document, sentences in documents:
         for sentence in sentences:
-            own = {'text': document.text[sentence.offsets[0][0]:sentence.offsets[-1][1]]} if document.has_text else {}
-            yield _line({**_others(document), **own, 'tokens': sentence.tokens,
+            offsets = sentence.offsets
+            text = {'text': document.text[offsets[0][0]:offsets[-1][1]]} if document.has_text else {}
+            yield _line({**_others(document), **text, 'tokens': sentence.tokens,
                          'tags': as_json(sentence.tags, target.mark), **_of_model(document.prediction)})
 
 
-def _judged(document: Document) -> dict[str, Any]:
-    """The parts of a text that were looked at, if that is not all of it."""
-    return {} if document.judged is None else {'judged': document.judged}
+def _annotated_parts(document: Document) -> dict[str, Any]:
+    """The key "judged" with the annotated parts of a text; empty if the whole text is annotated."""
+    return {} if document.annotated is None else {'judged': document.annotated}
 
 
 def _others(document: Document, of_prodigy: bool = False) -> dict[str, Any]:
-    """The other fields of a document's record: fields that begin with _ are for Prodigy alone, and fields that show
-    that people have annotated it are not for a prediction."""
+    """Other fields of a record to keep. Fields that begin with _ are kept for Prodigy only. Fields that only annotated
+    records have are dropped from predictions."""
     return {name: value for name, value in flat(document.record).items()
             if (of_prodigy or not name.startswith('_')) and (document.prediction is None or name not in ANSWERED)}
 
 
 def _of_model(prediction: Prediction | None, confidence: str = CONFIDENCE) -> dict[str, Any]:
-    """The fields of a prediction; none if the tags are not a model's."""
+    """The fields that mark a prediction: confidence and model; empty for annotations."""
     values = {} if prediction is None else {confidence: prediction.confidence, MODEL: prediction.model or None}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def doccano(documents: Iterable[Marked], target: Target) -> Iterator[str]:
-    """A line for each text, its spans as lists under "label"; of other fields the tool makes metadata."""
+def doccano(documents: Iterable[SpanDocument], target: Target) -> Iterator[str]:
+    """Writes a line for each text, with spans as lists under "label". doccano shows other fields as metadata."""
     for document, spans in documents:
         yield _line({**_others(document), 'text': document.text,
                      'label': [[span.start, span.end, span.type] for span in spans],
-                     **_judged(document), **_of_model(document.prediction)})
+                     **_annotated_parts(document), **_of_model(document.prediction)})
 
 
-def spacy(documents: Iterable[Marked], target: Target) -> Iterator[str]:
-    """A line for each text: [text, {"entities": [[start, end, type]]}]."""
+def spacy(documents: Iterable[SpanDocument], target: Target) -> Iterator[str]:
+    """Writes a line for each text: [text, {"entities": [[start, end, type]]}]."""
     for document, spans in documents:
         yield _line([document.text, {'entities': [[span.start, span.end, span.type] for span in spans],
-                                     **_judged(document)}])
+                                     **_annotated_parts(document)}])
 
 
-def prodigy(documents: Iterable[Marked], target: Target) -> Iterator[str]:
-    """A line for each text, with its tokens if it has some, and which of them each span holds.
+def prodigy(documents: Iterable[SpanDocument], target: Target) -> Iterator[str]:
+    """Writes a line for each text, with its tokens if it has any, and with the token indices of spans.
 
-    What people have annotated is accepted; what a model has tagged has no answer yet.
+    Annotations have the answer "accept"; predictions have no answer.
     """
     for document, spans in documents:
         record: dict[str, Any] = {**_others(document, True), 'text': document.text}
         offsets = document.tokens
         if document.sentences is not None:
-            offsets = [place for sentence in document.sentences for place in sentence.offsets]
+            offsets = [pair for sentence in document.sentences for pair in sentence.offsets]
         if offsets is not None and all(before[1] <= after[0] for before, after in zip(offsets, offsets[1:])):
             ends = [*(start for start, _ in offsets[1:]), len(document.text)]
             record['tokens'] = [{'text': document.text[start:end], 'start': start, 'end': end, 'id': index,
@@ -104,14 +116,14 @@ def prodigy(documents: Iterable[Marked], target: Target) -> Iterator[str]:
         else:
             meta = record.get('meta')
             record['meta'] = {**(meta if isinstance(meta, dict) else {}), **_of_model(document.prediction, 'score')}
-        yield _line({**record, **_judged(document)})
+        yield _line({**record, **_annotated_parts(document)})
 
 
-def label_studio(documents: Iterable[Marked], target: Target) -> Iterator[str]:
-    """One array of tasks with an annotation each, or a prediction where a model has tagged the text.
+def label_studio(documents: Iterable[SpanDocument], target: Target) -> Iterator[str]:
+    """Writes one array of tasks, each with an annotation or, if a model tagged the text, a prediction.
 
-    Names of the labelling interface that the target does not have are copied from a document's own task, or from the
-    first task that has some.
+    Names of the labelling interface that the target does not set are copied from the task itself, or from the first
+    task that has names.
     """
     documents = list(documents)
     in_source = next(filter(any, (names_in(document.record) for document, _ in documents)), DEFAULT)
@@ -129,14 +141,14 @@ def label_studio(documents: Iterable[Marked], target: Target) -> Iterator[str]:
 
 
 def _task(document: Document, results: list[dict[str, Any]], number: int) -> dict[str, Any]:
-    """A task of Label Studio with the results of a tagger; it keeps its own annotations and predictions.
+    """A task of Label Studio with new results. The task keeps its own annotations and predictions.
 
-    What is not from Label Studio goes into "data", which the tool keeps; it gives "id" anew.
+    Fields of other formats go into "data", which Label Studio keeps; it assigns its own "id" at import.
 
     Args:
         document: a text.
-        results: the spans of the text.
-        number: the "id" of the task if the document's record has no number of its own.
+        results: the spans of the text as Label Studio results.
+        number: the "id" of the task if the record has no integer "id".
     """
     record, entry = document.record, {}
     if record is not None and is_task(record):
@@ -144,12 +156,12 @@ def _task(document: Document, results: list[dict[str, Any]], number: int) -> dic
     else:
         others = flat(record)
         meta = {'meta': others.pop('meta')} if isinstance(others.get('meta'), dict) else {}
-        own = others.get('id')
-        task = {'id': own if type(own) is int else number, 'data': {'text': document.text, **others}, **meta}
+        own_id = others.get('id')
+        task = {'id': own_id if type(own_id) is int else number, 'data': {'text': document.text, **others}, **meta}
     lists = [task.pop(name, None) for name in ANNOTATIONS]
     annotated = [entry for entries in lists if isinstance(entries, list) for entry in entries]
     if document.sentences is None and is_task(record):
-        # The results are those of the first annotation that was not cancelled.
+        # The spans were read from the first annotation that is not cancelled: its results are replaced.
         entry = next(entry for entry in annotated if not entry.get('was_cancelled'))
         annotated = []
     if document.prediction is None:
@@ -162,11 +174,11 @@ def _task(document: Document, results: list[dict[str, Any]], number: int) -> dic
 
 
 def names_in(record: dict[str, Any] | None) -> Names:
-    """The names in the first result of a task that is a span; all None if there is none."""
+    """The names of the labelling interface in the first span of a task; all None if the task has no span."""
     for result in _results(record) if record is not None and is_task(record) else ():
         if region := region_of(result):
-            own = (result.get('from_name'), result.get('to_name'), region[0])
-            return Names(*(name if isinstance(name, str) else None for name in own))
+            names = (result.get('from_name'), result.get('to_name'), region[0])
+            return Names(*(name if isinstance(name, str) else None for name in names))
     return Names()
 
 

@@ -1,6 +1,6 @@
-"""The records of JSON: a line each or in arrays, and their fields: ids, metadata, marks of predictions, Label Studio's.
+"""Finds the records in JSON files and reads their common fields: ids, metadata, predictions, Label Studio results.
 
-Text, tags and spans of records are read by `json_records` and written by `json_exports`.
+`json_records` reads the text, tags and spans of records, and `json_exports` writes them.
 """
 
 import contextlib
@@ -13,18 +13,18 @@ from ms_crf.base.fields import JSONFault, json_of
 from ms_crf.formats.document import Lines, Prediction
 from ms_crf.text.splitting import BLANKS
 
-SPANS = ('entities', 'spans', 'label', 'labels')       # names under which records have their spans
-ANNOTATIONS = ('annotations', 'completions')           # names under which Label Studio has what people have annotated
-MODEL, CONFIDENCE = 'model_version', 'confidence'      # of a prediction
+SPANS = ('entities', 'spans', 'label', 'labels')       # keys of spans
+ANNOTATIONS = ('annotations', 'completions')           # keys of annotations in Label Studio tasks
+MODEL, CONFIDENCE = 'model_version', 'confidence'      # keys of predictions
 OF_TAGGER = ('text', 'tokens', 'tags', 'gold', 'offsets', 'entities', 'confidences', 'alternatives', CONFIDENCE, MODEL)
 _CONTENT = ('text', 'tokens', 'judged', 'answer', 'relations')
-ANSWERED = ('answer', 'Comments', 'annotation_id')     # in what people have annotated with Prodigy, doccano, JSON-MIN
+ANSWERED = ('answer', 'Comments', 'annotation_id')     # keys that mark annotations of Prodigy, doccano and JSON-MIN
 
 
-# Where records are
+# Finding records
 
 def records(path: object, lines: Lines) -> Iterator[tuple[int, Any] | None]:
-    """(line, value) of each record, None for a blank line's value; a None among the lines is passed on."""
+    """(line, value) of each record; the value of an empty line is None. None among the lines is yielded unchanged."""
     record, rest = 0, iter(lines)
     for line in rest:
         if line is None:
@@ -40,7 +40,7 @@ def records(path: object, lines: Lines) -> Iterator[tuple[int, Any] | None]:
         elif not _opens_a_list(text, text.index('[')):
             with contextlib.suppress(JSONFault):
                 value = json_of(text, None)
-        if value is None:                        # an array of records, or one that goes on behind the line
+        if value is None:                        # an array of records, or an array over several lines
             following = [text, *(other[1] for other in rest if other is not None)]
             yield from _values(path, '\n'.join(following), number, record)
             return
@@ -51,38 +51,38 @@ def records(path: object, lines: Lines) -> Iterator[tuple[int, Any] | None]:
 
 
 def _opens_a_list(text: str, at: int) -> bool:
-    """Whether the array that begins at a place of a text is one of records, and not a record itself."""
+    """Whether the array at an index of a text contains records, and is not itself a record."""
     inner = text[at + 1:at + 1000].lstrip(BLANKS)[:1]
     return inner in ('{', '[', ']')
 
 
 class RecordLine(int):
-    """The number of a line of a file that holds an array, which is shown with the number of a record, from 1.
+    """A line number with a record number, for messages about files with arrays.
 
     Args:
-        line: on which the record begins; an array may be one long line.
-        record: its number in the file.
+        line: number of the line on which the record begins; an array may be a single long line.
+        record: number of the record in the file, from 1.
     """
 
     record: int
 
-    def __new__(cls, line: int, record: int = 0) -> 'RecordLine':        # pickle passes the line alone
-        made = super().__new__(cls, line)
-        made.record = record
-        return made
+    def __new__(cls, line: int, record: int = 0) -> 'RecordLine':        # pickle passes only the line
+        instance = super().__new__(cls, line)
+        instance.record = record
+        return instance
 
     def __format__(self, form: str) -> str:
         return format(int(self), form) if form else f'{int(self)}, record {self.record}'
 
 
 def _values(path: object, text: str, line: int, record: int) -> Iterator[tuple[int, Any]]:
-    """The records of a text that begins with an array: its items, and what comes after it.
+    """The records of a text that begins with an array: the items of the array, and everything after the array.
 
     Args:
-        path: of the file, for messages.
-        text: all that is left of it.
-        line: on which the text begins.
-        record: how many records come before it.
+        path: path of the file, for messages.
+        text: the rest of the file.
+        line: number of the line on which the text begins.
+        record: number of records before the text.
     """
     at, counted, in_list = _visible(text, 0), 0, False
     while in_list or at < len(text):
@@ -106,14 +106,14 @@ def _values(path: object, text: str, line: int, record: int) -> Iterator[tuple[i
 
 
 def _visible(text: str, at: int) -> int:
-    """The place of the next character that is not blank, or the end of the text."""
+    """The index of the next visible character, or the length of the text."""
     while at < len(text) and text[at] in BLANKS:
         at += 1
     return at
 
 
 def _value(path: object, text: str, begin: int, line: RecordLine) -> tuple[Any, int]:
-    """The record that begins at a place of a text, and where it ends."""
+    """The record that begins at an index of a text, and the index after its end."""
     where: int = line
     try:
         end = json.JSONDecoder().raw_decode(text, begin)[1]
@@ -129,18 +129,18 @@ def _value(path: object, text: str, begin: int, line: RecordLine) -> tuple[Any, 
         fault = f': {error.msg} at column {column}'
     except JSONFault as error:
         fault = f': {error}'
-    except ValueError as error:                  # a number of thousands of digits
+    except ValueError as error:                  # a number with thousands of digits
         fault = f': {str(error).partition(";")[0]}'
     raise CorpusError(path, where, f'expected a JSON object{fault}')
 
 
 def is_pair(value: Any) -> bool:
-    """Whether a value is [text, annotations], as spaCy's training data had it."""
+    """Whether a value is [text, annotations], a format of spaCy's training data."""
     return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)
 
 
 def as_object(record: Any) -> dict[str, Any]:
-    """A record as an object, also if it is [text, annotations]."""
+    """A record as an object; [text, annotations] is converted."""
     return {**record[1], 'text': record[0]} if is_pair(record) else record
 
 
@@ -158,13 +158,13 @@ def json_object(path: object, line_number: int, text: str) -> dict[str, Any]:
 # Fields of records
 
 def is_task(record: Any) -> bool:
-    """Whether a record is a task of Label Studio: "data", and annotations or predictions."""
+    """Whether a record is a Label Studio task: it has "data", and annotations or predictions."""
     return isinstance(record, dict) and isinstance(record.get('data'), dict) and any(
         isinstance(record.get(name), list) for name in (*ANNOTATIONS, 'predictions'))
 
 
 def text_key(data: dict[str, Any]) -> str | None:
-    """The name under which the "data" of a task has its text: "text", or that of its only string."""
+    """The key of the text in the "data" of a task: "text", or the key of its only string; None if it is ambiguous."""
     strings = [name for name, value in data.items() if isinstance(value, str)]
     return 'text' if 'text' in strings else strings[0] if 'text' not in data and len(strings) == 1 else None
 
@@ -177,7 +177,7 @@ def text_of(record: dict[str, Any]) -> str | None:
 
 
 def region_of(result: Any) -> tuple[str, dict[str, Any]] | None:
-    """The type and the value of a result of Label Studio that is a span with labels; None for any other result."""
+    """Type and value of a Label Studio result that is a span with labels; None for any other result."""
     value = result.get('value') if isinstance(result, dict) else None
     if not isinstance(value, dict):
         return None
@@ -188,10 +188,10 @@ def region_of(result: Any) -> tuple[str, dict[str, Any]] | None:
 
 
 def prediction_in(record: dict[str, Any]) -> Prediction | None:
-    """What a record says of the model that has tagged it; None for a record that people have annotated.
+    """The fields of a record that describe a model's prediction; None if people annotated the record.
 
-    A tagger names its model under "model_version", or writes confidences or the tokens of entities next to tags. The
-    spans of a record that somebody has answered are annotations.
+    A record is a prediction if it has "model_version", or if it has "tags" with a confidence or with entities with
+    token indices. A record without tags that has an answer of an annotator is an annotation.
     """
     tagged, meta = 'tags' in record, record.get('meta')
     if not tagged and (is_task(record) or any(name in record for name in ANSWERED)):
@@ -209,16 +209,16 @@ def _number(value: Any) -> float | None:
 
 
 def _has_entities_of_tagger(record: dict[str, Any]) -> bool:
-    """Whether the entities of a text are objects with the indices of their tokens, as only taggers write them."""
+    """Whether all entities have token indices; only taggers write these."""
     entities = record.get('entities')
     return 'text' in record and isinstance(entities, list) and all(
         isinstance(entity, dict) and {'first', 'last', 'start', 'end'} <= entity.keys() for entity in entities)
 
 
 def flat(record: dict[str, Any] | None) -> dict[str, Any]:
-    """The fields of a record that are no part of its text, tags and spans, such as "id" and "meta".
+    """All fields of a record except its text, tags and spans, such as "id" and "meta".
 
-    Of a task of Label Studio these are its "id", its "meta" and all else that is in its "data".
+    For a Label Studio task: "id", "meta" and all other fields of "data".
     """
     if record is None:
         return {}

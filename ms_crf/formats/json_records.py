@@ -1,6 +1,6 @@
-"""Reads JSON: tokens with tags, and texts with spans as doccano, Label Studio, Prodigy and spaCy have them.
+"""Reads JSON: tokens with tags, and texts with spans in the formats of doccano, Label Studio, Prodigy and spaCy.
 
-The shape of each record says which of them it is; `json_lines` finds the records.
+The keys of each record show its format. `json_lines` finds the records in a file.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
 from ms_crf.formats import alignment, json_lines
-from ms_crf.formats.document import Document, Lines, Reading, Remark, Report, check_span, offsets_in
+from ms_crf.formats.document import Document, Lines, ReadOptions, Remark, Report, check_span, offsets_in
 from ms_crf.formats.json_lines import SPANS, as_object, is_pair, is_task, prediction_in, region_of, text_key, text_of
 from ms_crf.formats.lines import half_of_pair, numbered_lines
 from ms_crf.formats.raw import sentence_of_text, sentence_of_tokens
@@ -20,28 +20,28 @@ from ms_crf.text.schemes import OPEN
 from ms_crf.text.sentence import Offsets, Sentence, Span
 
 
-def read(path: PathLike, reading: Reading) -> Iterator[Document]:
-    """The documents of a file of JSON lines, or of an array."""
+def read(path: PathLike, options: ReadOptions) -> Iterator[Document]:
+    """Reads the documents of a file of JSON lines or of JSON arrays."""
     for entry in json_lines.records(path, numbered_lines(path)):
         if entry is not None and entry[1] is not None:
-            document = document_of(path, *entry, reading.report)
+            document = document_of(path, *entry, options.report)
             if document is not None:
                 yield document
 
 
-def sentences(lines: Lines, name: object, reading: Reading) -> Iterator[Sentence | None]:
-    """The sentences of records as they arrive, an empty one for each blank line; of a text with spans, if tags are
-    wanted, those that the splitter finds, with tags in BIO."""
+def sentences(lines: Lines, name: object, options: ReadOptions) -> Iterator[Sentence | None]:
+    """Reads the sentences of records as they arrive; an empty line is an empty sentence. With gold tags, a text with
+    spans is split into sentences with BIO tags."""
     for entry in json_lines.records(name, lines):
         if entry is None:
             yield None
         elif entry[1] is None:
-            yield Sentence([], [] if reading.with_gold else None, text='', line=entry[0])
-        elif not reading.with_gold:
-            yield _untagged(name, *entry, reading.characters)
+            yield Sentence([], [] if options.with_gold else None, text='', line=entry[0])
+        elif not options.with_gold:
+            yield _untagged(name, *entry, options.characters)
         elif has_spans(entry[1]):
-            document = document_of(name, *entry, reading.report)
-            yield from alignment.sentences_of([document] if document else [], reading)
+            document = document_of(name, *entry, options.report)
+            yield from alignment.sentences_of([document] if document else [], options)
         else:
             line, record = entry
             tokens, tags = tokens_and_tags(name, line, record)
@@ -49,7 +49,7 @@ def sentences(lines: Lines, name: object, reading: Reading) -> Iterator[Sentence
 
 
 def _untagged(name: object, line: int, record: Any, characters: bool) -> Sentence:
-    """The sentence of a record: of its tokens, or of the words or characters of its text."""
+    """The sentence of a record without its tags: its tokens, or the words or characters of its text."""
     record = as_object(record)
     text, tokens, others = text_of(record), record.get('tokens'), {'line': line, 'record': record}
     if text is not None and isinstance(tokens, list) and tokens and all(isinstance(token, dict) for token in tokens):
@@ -63,7 +63,7 @@ def _untagged(name: object, line: int, record: Any, characters: bool) -> Sentenc
 
 
 def strings_of(path: object, line_number: int, record: Mapping[str, Any], name: str, or_null: bool = False) -> list:
-    """A list of an object, checked to hold strings that are not empty, or null as well."""
+    """A list of strings from an object; raises CorpusError for empty strings, and for null unless `or_null`."""
     values = record.get(name)
     if isinstance(values, list) and all((isinstance(item, str) and item) or (or_null and item is None)
                                         for item in values):
@@ -73,14 +73,13 @@ def strings_of(path: object, line_number: int, record: Mapping[str, Any], name: 
 
 
 def check_tags(path: object, line_number: int, tags: Iterable[str]) -> None:
-    """Raises CorpusError if tags of JSON can't stand in tables and columns."""
+    """Raises CorpusError if a tag has an unpaired surrogate, which UTF-8 files cannot hold."""
     if (odd := half_of_pair(tags)) is not None:
-        raise CorpusError(path, line_number, 'expected tags that UTF-8 can hold, got half of a pair of surrogates in '
-                                             f'{odd!a}')
+        raise CorpusError(path, line_number, f'expected tags that UTF-8 can hold, got an unpaired surrogate in {odd!a}')
 
 
 def tokens_and_tags(path: object, line_number: int, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The lists "tokens" and "tags" of an object, checked; null as a tag is OPEN."""
+    """The lists "tokens" and "tags" of an object after checking them; the tag null becomes OPEN."""
     tokens = strings_of(path, line_number, record, 'tokens')
     tags = strings_of(path, line_number, record, 'tags', True)
     if len(tokens) != len(tags):
@@ -92,7 +91,7 @@ def tokens_and_tags(path: object, line_number: int, record: Mapping[str, Any]) -
 
 
 def has_spans(record: Any) -> bool:
-    """Whether a record is a text with spans; otherwise it is one of tokens and tags."""
+    """Whether a record is a text with spans; otherwise it is a list of tokens with tags."""
     if is_pair(record):
         return True
     tokens = record.get('tokens')
@@ -101,7 +100,7 @@ def has_spans(record: Any) -> bool:
 
 
 def document_of(path: object, line: int, record: Any, report: Report) -> Document | None:
-    """The document that a record is; None if its annotator did not accept it, or it is not annotated yet."""
+    """The document of a record; None if the record is not annotated, or was not accepted by the annotator."""
     if not has_spans(record):
         return _of_tokens(path, line, record)
     record = as_object(record)
@@ -117,32 +116,33 @@ def document_of(path: object, line: int, record: Any, report: Report) -> Documen
     marked = [name for name in SPANS if isinstance(record.get(name), list)]
     filled = [name for name in marked if record[name]]
     if len(filled) > 1:
-        raise CorpusError(path, line, f'expected spans under one name, got them under "{filled[0]}" and "{filled[1]}"')
+        raise CorpusError(path, line, f'expected spans under one key, got spans under "{filled[0]}" and "{filled[1]}"')
     if not marked and not {'answer', 'annotation_id'} & set(record):
         known, names = (', '.join(f'"{name}"' for name in names) for names in (SPANS, record))
         raise CorpusError(path, line, f'expected spans under {known}, or "tokens" and "tags", got {names}')
     for _ in record['relations'] if isinstance(record.get('relations'), list) else ():
         report(Remark('ignored', str(path), line, text))
-    spans = _spans(document, [part for item in record[filled[0]] for part in _parts(document, item)] if filled else [])
+    items = record[filled[0]] if filled else []
+    spans = _spans(document, [span for item in items for span in _raw_spans(document, item)])
     tokens = offsets_of(document, record['tokens']) if isinstance(record.get('tokens'), list) else None
-    return document._replace(spans=spans, tokens=tokens, judged=_judged(document, record))
+    return document._replace(spans=spans, tokens=tokens, annotated=_annotated_parts(document, record))
 
 
 def _of_tokens(path: object, line: int, record: dict[str, Any]) -> Document:
-    """A sentence of tokens and tags, in its text if the record has one that holds them."""
+    """The document of a record with tokens and tags; it has the text of the record if the text matches the tokens."""
     tokens, tags = tokens_and_tags(path, line, record)
     text = record.get('text')
     offsets = offsets_in(tokens, text) if isinstance(text, str) else None
     has_text = isinstance(text, str) and offsets is not None
     sentence = Sentence(tokens, tags, text=text if has_text else None, offsets=offsets, line=line)
-    return Document(sentence.text, str(path), line, sentences=[sentence] if tokens else [], bordered=False,
+    return Document(sentence.text, str(path), line, sentences=[sentence] if tokens else [], has_boundary=False,
                     has_text=has_text, prediction=prediction_in(record), record=record)
 
 
-def _judged(document: Document, record: dict[str, Any]) -> list[Offsets] | None:
-    """The parts of a text that somebody has looked at; None for all of it.
+def _annotated_parts(document: Document, record: dict[str, Any]) -> list[Offsets] | None:
+    """The annotated parts of a text; None if the whole text is annotated.
 
-    What Prodigy asked about span by span, so that its answer is of those alone, has "_is_binary".
+    Prodigy marks answers about single spans with "_is_binary": then only the spans are annotated.
     """
     parts = record.get('judged')
     if parts is None:
@@ -153,17 +153,17 @@ def _judged(document: Document, record: dict[str, Any]) -> list[Offsets] | None:
     return [check_span(document, start, end, document.line) for start, end in parts]
 
 
-class _Part(NamedTuple):
-    """A span as it stands in a file."""
+class _RawSpan(NamedTuple):
+    """A span as it is written in a record."""
 
     start: int
     end: int
     type: str
-    text: str | None           # what it holds, if the file says so
+    text: str | None           # the text of the span, if the record contains it
 
 
-def _parts(document: Document, item: Any) -> list[_Part]:
-    """The spans that an item of a list of spans stands for: one for each of its labels."""
+def _raw_spans(document: Document, item: Any) -> list[_RawSpan]:
+    """The spans of one item in a list of spans: one span for each label of the item."""
     start = end = labels = text = None
     if isinstance(item, list) and len(item) == 3:
         start, end, labels = item
@@ -176,45 +176,50 @@ def _parts(document: Document, item: Any) -> list[_Part]:
         raise CorpusError(document.path, document.line, 'expected a span as [start, end, type] or as an object with '
                                                         f'"start", "end" and "label", got {brief(item)}')
     check_tags(document.path, document.line, labels)
-    return [_Part(start, end, label, text) for label in labels]
+    return [_RawSpan(start, end, label, text) for label in labels]
 
 
-def _spans(document: Document, parts: Sequence[_Part]) -> list[Span]:
-    """The spans in characters. Tools that run in browsers have counted units of UTF-16, which their texts show."""
-    text, places = document.text, [(part.start, part.end) for part in parts]
-    if not all(_holds(text, part, *place, True) for part, place in zip(parts, places)):
+def _spans(document: Document, spans: Sequence[_RawSpan]) -> list[Span]:
+    """Spans with offsets in characters. Offsets in UTF-16 units are recognised by the texts of the spans."""
+    text, chosen = document.text, [(span.start, span.end) for span in spans]
+    if not all(_holds(text, span, *pair, True) for span, pair in zip(spans, chosen)):
         in_utf16 = accumulate((1 + (character > '\uffff') for character in text), initial=0)
         units = {unit: index for index, unit in enumerate(in_utf16)}
-        in_units = [(units.get(part.start, -1), units.get(part.end, -1)) for part in parts]
-        places = next((offsets for exactly in (True, False) for offsets in (places, in_units)
-                       if all(_holds(text, part, *place, exactly) for part, place in zip(parts, offsets))), places)
-    for part, (start, end) in zip(parts, places):
+        in_units = [(units.get(span.start, -1), units.get(span.end, -1)) for span in spans]
+        chosen = next((offsets for exactly in (True, False) for offsets in (chosen, in_units)
+                       if all(_holds(text, span, *pair, exactly) for span, pair in zip(spans, offsets))), chosen)
+    for span, (start, end) in zip(spans, chosen):
         check_span(document, start, end, document.line)
-        if not _holds(text, part, start, end):
-            raise CorpusError(document.path, document.line, f'expected {brief(part.text)} at {start} to {end}, as its '
-                                                            f'span says, got {brief(text[start:end])}')
-    return [Span(part.type, start, end, line=document.line, source=document)
-            for part, (start, end) in zip(parts, places)]
+        if not _holds(text, span, start, end):
+            raise CorpusError(document.path, document.line, f'expected {brief(span.text)} at {start} to {end}, the '
+                                                            f'text of the span, got {brief(text[start:end])}')
+    return [Span(span.type, start, end, line=document.line, source=document)
+            for span, (start, end) in zip(spans, chosen)]
 
 
-def _holds(text: str, part: _Part, start: int, end: int, exactly: bool = False) -> bool:
-    """Whether a place holds what its span says; white space, which tools rewrite, may differ unless `exactly`."""
-    if part.text is None:
+def _holds(text: str, span: _RawSpan, start: int, end: int, exactly: bool = False) -> bool:
+    """Whether the text at two offsets is the text of the span; white space may differ unless `exactly`."""
+    if span.text is None:
         return True
-    own, held = part.text, text[start:end]
-    same = own == held if exactly else own.replace('\\n', '\n').split() == held.replace('\\n', '\n').split()
+    expected, actual = span.text, text[start:end]
+    same = expected == actual if exactly else _words(expected) == _words(actual)
     return 0 <= start <= end <= len(text) and same
 
 
+def _words(text: str) -> list[str]:
+    """The words of a text, in which the two characters \\n may stand for a line end."""
+    return text.replace('\\n', '\n').split()
+
+
 def offsets_of(document: Document, items: Sequence[Any]) -> list[Offsets]:
-    """The offsets of tokens, which Prodigy has as objects; those of white space are none."""
+    """Offsets of Prodigy's token objects, without tokens of white space."""
     offsets, before = [], 0
     for item in items:
         record = item if isinstance(item, dict) else {}
         start, end = check_span(document, record.get('start'), record.get('end'), document.line)
         if start < before:
-            raise CorpusError(document.path, document.line, 'expected tokens one after the other, got one from '
-                                                            f'{start} to {end} after one that ends at {before}')
+            raise CorpusError(document.path, document.line, f'expected tokens in the order of the text, got {start} to '
+                                                            f'{end} after a token that ends at {before}')
         if document.text[start:end].strip():
             offsets.append((start, end))
             before = end
@@ -222,7 +227,7 @@ def offsets_of(document: Document, items: Sequence[Any]) -> list[Offsets]:
 
 
 def _of_task(path: object, line: int, task: dict[str, Any], report: Report) -> Document | None:
-    """The document of a task of Label Studio: its first annotation that was not cancelled."""
+    """The document of a Label Studio task, from its first annotation that is not cancelled; None without annotation."""
     text = task['data'].get(text_key(task['data']))
     if not isinstance(text, str):
         raise CorpusError(path, line, f'expected "text", a string, in "data", got {brief(task["data"])}')
@@ -237,12 +242,12 @@ def _of_task(path: object, line: int, task: dict[str, Any], report: Report) -> D
     for _ in finished[1:]:
         report(Remark('second', str(path), line, text))
     document = Document(text, str(path), line, record=task)
-    parts: list[_Part] = []
+    spans: list[_RawSpan] = []
     for item in finished[0]['result']:
         region = region_of(item)
         if region is not None:
             name, value = region
-            parts += _parts(document, {**value, 'label': value[name]})
+            spans += _raw_spans(document, {**value, 'label': value[name]})
         else:
             report(Remark('ignored', str(path), line, text))
-    return document._replace(spans=_spans(document, parts))
+    return document._replace(spans=_spans(document, spans))

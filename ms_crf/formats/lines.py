@@ -1,4 +1,4 @@
-"""Files to read: their lines in UTF-8, also gzipped or as they arrive, and the files that one name stands for."""
+"""Reads lines of UTF-8 from files, gzip files, pipes and standard input; finds the files of folders and patterns."""
 
 import contextlib
 import glob
@@ -16,23 +16,23 @@ from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 
 _HALF_OF_PAIR = re.compile('[\ud800-\udfff]')
-_BYTES = 1 << 16          # that are read at once
-CHUNK = 2048               # at most so many sentences are sorted by length together,
-CHUNK_TOKENS = 65536       # and at most so many tokens, or a single sentence
+_BYTES = 1 << 16           # bytes to read at once
+CHUNK = 2048               # sentences in a chunk, at most; a chunk is sorted by length
+CHUNK_TOKENS = 65536       # tokens in a chunk, at most; a longer sentence is a chunk alone
 T = TypeVar('T')
 
 
 def numbered_lines(path: PathLike) -> Iterator[tuple[int, str]]:
-    """(line number, text without its end) of a UTF-8 file, with or without BOM, also gzipped (.gz)."""
+    """(line number, text without line end) of a UTF-8 file, with or without byte order mark, also gzipped (.gz)."""
     for line_number, line in enumerate(byte_lines(path), 1):
         yield line_number, decode(path, line_number, line)
 
 
 def byte_lines(path: PathLike, raw: bool = False) -> Iterator[bytes]:
-    """The lines of a file, also gzipped (.gz); see `cut`."""
+    """The lines of a file, also gzipped (.gz), with line ends; `cut` defines line ends."""
     try:
         file = (gzip.open if str(path).endswith('.gz') else open)(path, 'rb')
-    except ValueError:                           # a NUL, or half of a surrogate pair
+    except ValueError:                           # the name has a NUL or an unpaired surrogate
         raise CorpusError(ascii(str(path)), None, 'expected the name of a file') from None
     except OSError as error:
         raise unreadable(path, error) from None
@@ -45,7 +45,7 @@ def byte_lines(path: PathLike, raw: bool = False) -> Iterator[bytes]:
 
 
 def check_readable(path: PathLike) -> None:
-    """Raises CorpusError unless there is a file, a pipe or a device of this name; pipes are not opened."""
+    """Raises CorpusError unless the path is a file, a pipe or a device that can be read; pipes are not opened."""
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
@@ -57,9 +57,9 @@ def check_readable(path: PathLike) -> None:
 
 
 def cut(line: bytes, raw: bool = False) -> list[bytes]:
-    """Cuts a line, which ends in a line feed or with the file, at lone carriage returns, which end a line as well.
+    """Splits a line, which ends with a line feed or with the file, at single carriage returns, which end lines too.
 
-    Other characters that Unicode counts as line ends are a part of the line; in raw text only line feeds end lines.
+    Other line ends of Unicode are a part of the line. In raw text only line feeds end lines.
     """
     if raw or b'\r' not in line:
         return [line]
@@ -68,7 +68,7 @@ def cut(line: bytes, raw: bool = False) -> list[bytes]:
 
 
 def unreadable(path: PathLike, error: EOFError | zlib.error | OSError) -> CorpusError:
-    """The CorpusError for what is raised by opening or reading a file."""
+    """The CorpusError for an error that occurred when a file was opened or read."""
     if isinstance(error, FileNotFoundError):
         return CorpusError(path, None, 'no such file')
     if isinstance(error, NotADirectoryError):
@@ -81,9 +81,9 @@ def unreadable(path: PathLike, error: EOFError | zlib.error | OSError) -> Corpus
 
 
 def decode(path: object, line_number: int, line: bytes, errors: str = 'strict', raw: bool = False) -> str:
-    """Text of a line without its end; raises CorpusError if it is not UTF-8 and `errors` is 'strict'.
+    """The text of a line without its end; raises CorpusError if it is not UTF-8 and `errors` is 'strict'.
 
-    Of raw text the end stays, and a mark of byte order at its beginning.
+    With `raw` the line end is kept, and also a byte order mark.
     """
     try:
         text = line.decode('utf-8-sig' if line_number == 1 and not raw else 'utf-8', errors)
@@ -94,16 +94,16 @@ def decode(path: object, line_number: int, line: bytes, errors: str = 'strict', 
 
 
 def half_of_pair(texts: Iterable[str]) -> str | None:
-    """The first of some texts that UTF-8 can't hold, as half of a surrogate pair stands in it; None if all can be."""
+    """The first text with an unpaired surrogate, which UTF-8 cannot hold; None if there is no such text."""
     return next((text for text in texts if not text.isascii() and _HALF_OF_PAIR.search(text)), None)
 
 
 # Lines as they arrive
 
 def open_lines(name: str, raw: bool = False) -> Iterator[bytes | None]:
-    """Byte lines of a file, a pipe or a device, or of standard input if the name is '-'; see `cut`.
+    """Byte lines of a file, a pipe or a device, or of standard input if the name is '-'; `cut` defines line ends.
 
-    Where the next line has not arrived yet, None is yielded first.
+    None is yielded before a line that has not arrived yet.
     """
     if name == '-':
         yield from _arriving(sys.stdin.fileno(), 'standard input', raw)
@@ -121,16 +121,16 @@ def open_lines(name: str, raw: bool = False) -> Iterator[bytes | None]:
 
 
 def _arriving(descriptor: int, name: str, raw: bool) -> Iterator[bytes | None]:
-    """Lines from a descriptor as they come, each with its end; None whenever the next one is not there yet.
+    """Lines from a descriptor, with line ends. None is yielded before a line that has not arrived yet.
 
     Args:
-        descriptor: of a file, a pipe or a device.
-        name: of the input, for messages.
-        raw: see `cut`.
+        descriptor: descriptor of a file, a pipe or a device.
+        name: name of the input, for messages.
+        raw: whether only line feeds end lines, see `cut`.
     """
     rest: list[bytes] = []
     while True:
-        with contextlib.suppress(OSError):       # not for pipes on Windows
+        with contextlib.suppress(OSError):       # select does not support pipes on Windows
             if not select.select([descriptor], [], [], 0)[0]:
                 yield None
         try:
@@ -150,14 +150,14 @@ def _arriving(descriptor: int, name: str, raw: bool) -> Iterator[bytes | None]:
 
 def numbered(lines: Iterable[bytes | None], name: str, strict: bool, report: Callable[[str], object],
              raw: bool = False) -> Iterator[tuple[int, str] | None]:
-    """Decodes byte lines and numbers them: yields (line number, text).
+    """Decodes byte lines and yields (line number, text).
 
     Args:
-        lines: byte lines; a None among them, which stands for a pause, is yielded as it is.
-        name: of the input, for messages.
+        lines: byte lines; None, a pause in the input, is yielded unchanged.
+        name: name of the input, for messages.
         strict: whether a line that is not UTF-8 is an error; otherwise it is decoded with replacement characters.
-        report: is called with a message about each line that is decoded so.
-        raw: whether line ends and a mark of byte order stay in the text.
+        report: receives a message about each line with replacement characters.
+        raw: whether line ends and a byte order mark stay in the text.
     """
     line_number = 0
     for line in lines:
@@ -177,7 +177,7 @@ def numbered(lines: Iterable[bytes | None], name: str, strict: bool, report: Cal
 
 # Many files
 
-class Job(NamedTuple):
+class FilePair(NamedTuple):
     """A file to read, and the file to write, or None."""
 
     source: str
@@ -185,11 +185,11 @@ class Job(NamedTuple):
 
 
 def chunks(items: Iterable[T | None], size: Callable[[Any], int] = len) -> Iterator[list[T]]:
-    """Yields lists of items to be sorted by length: at most CHUNK items and CHUNK_TOKENS tokens, or a single item.
+    """Groups items into lists for sorting by length: at most CHUNK items and CHUNK_TOKENS tokens, or a single item.
 
     Args:
-        items: one after the other. A None among them, which stands for a pause in the input, ends a list. So does a
-            CorpusError that is raised between them; it is raised again after that list.
+        items: the items. None, a pause in the input, ends a list. A CorpusError of the iterator ends a list, too; it is
+            raised again after the list.
         size: a function that returns the number of tokens of an item.
     """
     chunk: list[T] = []
@@ -212,59 +212,59 @@ def chunks(items: Iterable[T | None], size: Callable[[Any], int] = len) -> Itera
 
 
 def are_many(name: str) -> bool:
-    """Whether a name stands for many files: it is a folder, or a pattern and no file."""
+    """Whether a name stands for several files: for a folder, or for a pattern that is not itself a file."""
     return os.path.isdir(name) or (glob.has_magic(name) and not os.path.lexists(name))
 
 
 def files_of(name: str) -> tuple[str, list[str]]:
-    """The folder that a name stands for, or in which its pattern begins, and the files, by their names.
+    """A base folder and the sorted files that a folder or pattern contains.
 
     Raises:
-        CorpusError: there is no file of that name.
+        CorpusError: there is no such file.
     """
     is_folder, base = os.path.isdir(name), name
     while not is_folder and glob.has_magic(base):
         base = os.path.dirname(base)
-    found = sorted(_below(name) if is_folder else filter(os.path.isfile, glob.glob(name, recursive=True)))
-    if not found:
-        what = 'folder' if is_folder else 'pattern'
-        raise CorpusError(name, None, f'expected a {what} of files to tag, got one without any')
-    return base or os.curdir, found
+    files = sorted(_below(name) if is_folder else filter(os.path.isfile, glob.glob(name, recursive=True)))
+    if not files:
+        what = 'in this folder' if is_folder else 'for this pattern'
+        raise CorpusError(name, None, f'expected files to tag {what}, got none')
+    return base or os.curdir, files
 
 
-def placed(names: Mapping[str, str], output: PathLike) -> list[Job]:
-    """The files to read, each with the one to write.
+def pair_files(names: Mapping[str, str], output: PathLike) -> list[FilePair]:
+    """Pairs of input file and output file.
 
     Args:
-        names: for each file to read the path of the one to write, within the folder of the output.
-        output: this folder; it need not be there.
+        names: for each input file the path of its output file within the output folder.
+        output: the output folder; it need not exist.
 
     Raises:
-        OptionError: the outputs can't be told from each other or from the inputs.
+        OptionError: two outputs have the same path, or an output is also an input.
     """
     if os.path.lexists(output) and not os.path.isdir(output):
-        raise OptionError(f'the output must be a folder where the input is many files, got the file {output}')
+        raise OptionError(f'the output must be a folder if the input is several files, got the file {output}')
     sources = {os.path.realpath(path) for path in names}
-    made: dict[str, str] = {}
+    sources_of: dict[str, str] = {}
     for path, within in names.items():
         target = os.path.join(output, within)
         if os.path.realpath(target) in sources:
             raise OptionError(f'the output must be in another folder than the input, got {output}, where {path} would '
                               'be overwritten')
-        if target in made:
-            raise OptionError(f'{made[target]} and {path} would both become {target}; tag them one after the other')
-        made[target] = path
-    return [Job(path, target) for target, path in made.items()]
+        if target in sources_of:
+            raise OptionError(f'{sources_of[target]} and {path} would both be written to {target}; tag them separately')
+        sources_of[target] = path
+    return [FilePair(path, target) for target, path in sources_of.items()]
 
 
 def _below(folder: str) -> Iterator[str]:
-    """Names of the files in a folder and in those within it."""
+    """Paths of the files in a folder and its subfolders, without hidden files and folders."""
     def fault(error: OSError) -> None:
         raise CorpusError(error.filename or folder, None, f'cannot be read: {error.strerror}') from None
 
-    for place, folders, names in os.walk(folder, onerror=fault):
+    for parent, folders, names in os.walk(folder, onerror=fault):
         folders[:] = [name for name in folders if not name.startswith('.')]
         for name in names:
-            path = os.path.join(place, name)
+            path = os.path.join(parent, name)
             if not name.startswith('.') and os.path.isfile(path):
                 yield path

@@ -1,6 +1,6 @@
-"""The formats of annotated text: a row for each, which format a file has, and corpora in any of them.
+"""The table of file formats: finding the format of a file, registering formats, and reading corpora in any format.
 
-A further format is a module with a reader and a writer, and a row that `register` adds.
+To add a format, write a module with a reader and a writer, and `register` a `Format`.
 """
 
 import os
@@ -12,8 +12,18 @@ from typing import Any
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike
 from ms_crf.formats import alignment, brat, columns, conllu, json_exports, json_records, raw
-from ms_crf.formats.document import COLUMNS, Document, Lines, Look, Marked, Reading, Report, Target, nowhere
-from ms_crf.formats.lines import Job, files_of, numbered_lines, placed
+from ms_crf.formats.document import (
+    COLUMNS,
+    Document,
+    Lines,
+    OutputStyle,
+    ReadOptions,
+    Report,
+    SpanDocument,
+    Target,
+    discard,
+)
+from ms_crf.formats.lines import FilePair, files_of, numbered_lines, pair_files
 from ms_crf.text.partial import MARK, opened
 from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import AUTO, Deferred, Splitter
@@ -24,31 +34,32 @@ class Format:
     """A format of annotated text.
 
     Args:
-        name: of the format.
-        endings: of the names of its files, also followed by .gz; the first is that of files that are written.
-        stream: the name of the format where sentences are tagged as they arrive; several formats may share a name.
-        sentences: reads sentences as they arrive: (lines, name of the file, how to read it).
-        documents: reads the documents of a file or folder; None where each of the `sentences` is a document.
-        line: a tagged sentence as text, with the end of its last line.
-        write: the text of a file, in parts; None where that is a `line` for each sentence.
-        save: writes documents with spans to files of its own; `check` checks their name before.
-        sniff: whether a file or folder is of this format, by its name and the files next to it.
-        begins: what files of this format may begin with.
+        name: name of the format.
+        endings: endings of file names, which may be followed by .gz; the first ending is used for new files.
+        stream: name of the format for tagging sentences as they arrive; several formats may share this name.
+        sentences: reader for sentences as they arrive, a function of (lines, file name, reading options).
+        documents: reader for a file or folder; None if each of the `sentences` is a document.
+        line: writer for a tagged sentence; returns its text with a line end.
+        write: writer for a whole file; yields the text in parts. None if `line` writes each sentence.
+        save: writer that creates its own files from documents with spans.
+        check: checks the output path of `save` before anything is read.
+        sniff: returns whether a file or folder has this format, by its name and the files next to it.
+        begins: texts with which files of this format may begin.
         columns: indices of the columns of token and tag; () if the format has no columns.
-        holds: what the format has a place for: 'tags' (sentences with tokens and tags; otherwise texts with spans),
-            'text' (white space between tokens), 'tokens' (of texts with spans), 'names' (of documents), 'fields' (of
-            records, and whether a model has tagged them), 'judged' (which parts of a text are judged).
-        shown: what its files are called in messages.
+        holds: the information that the format can hold: 'tags' (tokens with tags; otherwise the format holds texts with
+            spans), 'text' (white space between tokens), 'tokens' (tokens of texts with spans), 'names' (names of
+            documents), 'fields' (other fields of records, and predictions), 'judged' (annotated parts of a text).
+        shown: name of the format in messages.
     """
 
     name: str
     endings: tuple[str, ...] = ()
     stream: str = ''
-    sentences: Callable[[Lines, object, Reading], Iterator[Sentence | None]] | None = None
-    documents: Callable[[PathLike, Reading], Iterator[Document]] | None = None
-    line: Callable[[Sentence, Look], str] | None = None
+    sentences: Callable[[Lines, object, ReadOptions], Iterator[Sentence | None]] | None = None
+    documents: Callable[[PathLike, ReadOptions], Iterator[Document]] | None = None
+    line: Callable[[Sentence, OutputStyle], str] | None = None
     write: Callable[[Iterable[Any], Target], Iterator[str]] | None = None
-    save: Callable[[Sequence[Marked], PathLike, Report], None] | None = None
+    save: Callable[[Sequence[SpanDocument], PathLike, Report], None] | None = None
     check: Callable[[PathLike], None] | None = None
     sniff: Callable[[PathLike], bool] | None = None
     begins: tuple[str, ...] = ()
@@ -58,20 +69,20 @@ class Format:
 
     @property
     def readable(self) -> bool:
-        """Whether annotations can be read from the format."""
+        """Whether the format has a reader for annotations."""
         return self.documents is not None or (self.sentences is not None and 'tags' in self.holds)
 
     @property
     def writable(self) -> bool:
-        """Whether annotations can be written to the format."""
+        """Whether the format has a writer for annotations."""
         return any((self.write, self.save)) or (self.line is not None and 'tags' in self.holds)
 
-    def read(self, path: PathLike, reading: Reading) -> Iterator[Document]:
-        """The documents of a file or folder."""
+    def read(self, path: PathLike, options: ReadOptions) -> Iterator[Document]:
+        """Reads the documents of a file or folder."""
         if self.documents is not None:
-            yield from self.documents(path, reading)
+            yield from self.documents(path, options)
         elif self.sentences is not None:
-            for sentence in self.sentences(numbered_lines(path), path, reading):
+            for sentence in self.sentences(numbered_lines(path), path, options):
                 if sentence is not None and sentence.tokens:
                     yield columns.document_of(path, [sentence], False)
 
@@ -79,18 +90,18 @@ class Format:
 TEXT, CONLL, JSON, HTML = 'text', 'conll', 'json', 'html'
 TOKENS, DOCCANO, LABEL_STUDIO, PRODIGY, SPACY = 'tokens', 'doccano', 'label-studio', 'prodigy', 'spacy'
 BRAT, CONLLU, CONLL2003, ROWS = 'brat', 'conllu', 'conll2003', 'columns'
-#: all formats, by their names
+#: all formats by name
 FORMATS: dict[str, Format] = {}
-#: names of the formats that annotations are read from and written to
+#: names of the formats with readers, and with writers, for annotations
 SOURCES: list[str] = []
 TARGETS: list[str] = []
-#: names of the formats that sentences to tag come in, and that tagged sentences are written in
+#: names of the input formats and output formats for tagging
 STREAMS = [TEXT, CONLL, JSON]
 OUTPUTS = [*STREAMS, HTML]
 
 
 def register(row: Format) -> None:
-    """Adds a format; from now on commands know it."""
+    """Adds a format to the table, so that the commands can use it."""
     FORMATS[row.name] = row
     for names, name, known in ((SOURCES, row.name, row.readable), (TARGETS, row.name, row.writable),
                                (STREAMS, row.stream, row.sentences), (OUTPUTS, row.stream, row.line)):
@@ -99,7 +110,7 @@ def register(row: Format) -> None:
 
 
 _TAGS, _FIELDS, _TEXT = frozenset({'tags'}), frozenset({'fields'}), frozenset({'text'})
-_JSON: dict[str, Any] = {'documents': json_records.read, 'shown': 'JSON lines'}      # each record shows its form
+_JSON: dict[str, Any] = {'documents': json_records.read, 'shown': 'JSON lines'}      # the keys of a record decide
 for _row in (
     Format(TEXT, ('.txt',), TEXT, raw.sentences),
     Format(JSON, ('.jsonl', '.json'), JSON, json_records.sentences, line=json_exports.line, begins=('{', '['), **_JSON),
@@ -122,25 +133,24 @@ for _row in (
 
 
 def of_ending(path: PathLike) -> Format | None:
-    """The format of a file by the ending of its name."""
+    """The format that uses the ending of a file name; None if no format does."""
     name = os.fspath(path).removesuffix('.gz')
     return next((row for row in FORMATS.values() if row.endings and name.endswith(row.endings)), None)
 
 
 def of_name(path: PathLike) -> Format | None:
-    """The format of annotations by the name of their file or folder, and what lies there; None if that leaves it open.
-    """
+    """The format of annotations, decided by the path and the files next to it; None if neither decides it."""
     row = next((row for row in FORMATS.values() if row.sniff and row.sniff(path)), None) or of_ending(path)
     return row if row is not None and row.readable else None
 
 
 def of_corpus(path: PathLike) -> Format:
-    """The format of a corpus; columns unless its name says something else."""
+    """The format of a corpus, decided by its path; any unknown name means columns."""
     return of_name(path) or FORMATS[ROWS]
 
 
 def of_file(path: PathLike) -> Format | None:
-    """The format of annotations by their name, or by how the file begins; None if neither says it."""
+    """The format of annotations, decided by the path or by the first line; None if neither decides it."""
     row = of_name(path)
     if row is None and os.path.isfile(path):
         begin = next((text.lstrip() for _, text in numbered_lines(path) if text.strip()), '')
@@ -149,7 +159,7 @@ def of_file(path: PathLike) -> Format | None:
 
 
 def of_target(path: PathLike) -> Format | None:
-    """The format of a file that is to be written, by its name; None if that leaves a choice."""
+    """The format for a new file, decided by its path; None if the path does not decide it."""
     name = os.fspath(path)
     if name.endswith(os.sep) or os.path.isdir(name):
         return next(row for row in FORMATS.values() if row.save)
@@ -161,8 +171,8 @@ def of_stream(name: PathLike, stream: str = 'auto') -> Format:
     """The format of sentences to tag.
 
     Args:
-        name: of the file.
-        stream: one of `STREAMS`, or 'auto' for the format that the name says, text for any other name.
+        name: name of the file.
+        stream: one of `STREAMS`, or 'auto': then the file name decides, and any unknown name means text.
     """
     row = of_ending(name)
     if stream == 'auto':
@@ -172,71 +182,70 @@ def of_stream(name: PathLike, stream: str = 'auto') -> Format:
 
 
 def columns_of(path: PathLike, columns: tuple[int, ...]) -> tuple[int, ...]:
-    """The indices of the columns of token and tag, or of the token alone: a format may have a default of its own."""
+    """The indices of the columns of token and tag, or of the token alone; default columns depend on the format."""
     row = of_ending(path)
     size = len(columns)
     return row.columns[:size] if row is not None and row.columns and columns == COLUMNS[:size] else columns
 
 
 def without_columns(path: PathLike) -> str | None:
-    """Why naming the columns of a corpus has no effect, such as 'with JSON lines'; None if it has one."""
+    """The reason why columns have no effect for a corpus, such as 'with JSON lines'; None if they have an effect."""
     row = of_corpus(path)
     return None if row.columns else f'with {row.shown or row.name}'
 
 
 # Files
 
-def jobs(name: str, output: PathLike | None, kind: str) -> list[Job]:
-    """The files that a name stands for, by their names, and what is written for each: the same path in another folder.
+def file_pairs(name: str, output: PathLike | None, kind: str) -> list[FilePair]:
+    """Pairs of input file and output file for a folder or a pattern; the output path is the same in another folder.
 
-    Files and folders whose names begin with a dot are left out.
+    Files and folders whose names begin with a dot are skipped.
 
     Args:
-        name: of a folder, of which all files are read, those of the folders in it too; or a pattern, in which * and ?
-            stand for any characters and ** for folders.
-        output: the folder to write to; it need not be there. None if nothing is written.
-        kind: the format that is written. Where the name of the input says another one, that of the output is longer.
+        name: a folder, which is read with its subfolders, or a pattern: * and ? stand for any characters, ** for
+            any folders.
+        output: the output folder, which need not exist; None if nothing is written.
+        kind: the output format. If the input has another format, the ending of the output format is appended.
 
     Raises:
-        CorpusError: there is no file of that name.
-        OptionError: the outputs can't be told from each other or from the inputs.
+        CorpusError: there is no such file.
+        OptionError: two outputs have the same path, or an output is also an input.
     """
-    base, found = files_of(name)
+    base, paths = files_of(name)
     if output is None:
-        return [Job(path, None) for path in found]
-    return placed({path: os.path.relpath(path, base).removesuffix('.gz') + _ending(path, kind) for path in found},
-                  output)
+        return [FilePair(path, None) for path in paths]
+    return pair_files({path: os.path.relpath(path, base).removesuffix('.gz') + _ending(path, kind) for path in paths},
+                      output)
 
 
 def _ending(path: str, kind: str) -> str:
-    """What is put behind the name of an input, so that its format is seen in the name of the output."""
+    """The ending to append to the name of an input, so that the output name shows the output format."""
     if of_stream(path).stream == kind or kind == TEXT:
         return ''
     return next(row.endings[0] for row in reversed(FORMATS.values()) if row.stream == kind)
 
 
 def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: str | Splitter = AUTO,
-                report: Report = nowhere, mark: str = MARK, widths: list[int] | None = None) -> list[Sentence]:
+                report: Report = discard, mark: str = MARK, widths: list[int] | None = None) -> list[Sentence]:
     """All tagged sentences of a corpus.
 
-    Its name says which format it has, see `of_corpus`; files of any other name have columns. Texts with
-    spans become sentences with tags in BIO by the rules of `ms_crf.formats.alignment`. A file is read only once, so
-    that it may be a pipe.
+    The path decides the format, see `of_corpus`. Texts with spans become sentences with BIO tags by the rules of
+    `ms_crf.formats.alignment`. The file is read only once, so it may be a pipe.
 
     Args:
         path: the file or folder.
         columns: indices of the columns of token and tag, from 0, or from -1 backwards.
-        splitter: what finds sentences and tokens in texts, or its name, see `ms_crf.text.splitting`.
-        report: is called with a `Remark` on whatever of a text or its spans is not kept.
-        mark: what stands in place of a tag that nobody has judged, see `ms_crf.text.partial`; '' for nothing. In the
-            tags that are returned OPEN stands there.
-        widths: gets the number of columns of each row.
+        splitter: a splitter for texts with spans, or its name, see `ms_crf.text.splitting`.
+        report: receives a `Remark` about everything that is changed or dropped.
+        mark: the mark of unknown tags, see `ms_crf.text.partial`; '' for no mark. In the result, OPEN replaces it.
+        widths: a list that receives the number of columns of each row.
 
     Raises:
-        CorpusError: the file can't be read, has a fault, or holds no sentence.
+        CorpusError: the file cannot be read, is invalid, or contains no sentence.
     """
-    made = Deferred(splitter) if isinstance(splitter, str) else splitter
-    sentences = list(_sentences(path, of_corpus(path), Reading(columns_of(path, columns), mark, report, made), widths))
+    resolved = Deferred(splitter) if isinstance(splitter, str) else splitter
+    options = ReadOptions(columns_of(path, columns), mark, report, resolved)
+    sentences = list(_sentences(path, of_corpus(path), options, widths))
     if not sentences:
         raise CorpusError(path, None, 'expected tagged sentences, got none')
     for sentence in sentences:
@@ -244,14 +253,14 @@ def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: st
     return sentences
 
 
-def _sentences(path: PathLike, row: Format, reading: Reading, widths: list[int] | None) -> Iterator[Sentence]:
+def _sentences(path: PathLike, row: Format, options: ReadOptions, widths: list[int] | None) -> Iterator[Sentence]:
     if row.sentences is None or row.documents is not None and not row.columns:
-        assert reading.splitter is not None
-        yield from alignment.corpus_of(row.read(path, reading), reading.splitter, reading.report)
+        assert options.splitter is not None
+        yield from alignment.corpus_of(row.read(path, options), options.splitter, options.report)
         return
-    for sentence in row.sentences(numbered_lines(path), path, reading):
+    for sentence in row.sentences(numbered_lines(path), path, options):
         if sentence is not None and sentence.tokens:
             if widths is not None:
                 widths.extend(len(row.cells) for row in sentence.rows if row.cells)
-            # Without its rows, which take more memory than all else.
+            # Without the rows, which need most of the memory.
             yield Sentence(sentence.tokens, sentence.tags, line=sentence.line_of(0), lines=sentence.lines)

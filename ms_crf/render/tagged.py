@@ -5,7 +5,7 @@ from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 from ms_crf.formats import json_exports
-from ms_crf.formats.document import Look
+from ms_crf.formats.document import OutputStyle
 from ms_crf.formats.registry import CONLLU, FORMATS, HTML, TEXT, of_stream
 from ms_crf.render.html import SPANS, TAGS, WORDS, Mark, Page, escaped, fragment
 from ms_crf.text.schemes import PLAIN, spans_of
@@ -79,8 +79,8 @@ class Writer:
         #: function that returns a sentence as text, including its line end
         self.lines: Callable[[Sentence], str] = self._html if kind == HTML else self._text
         if row is not None and (write := row.line) is not None:
-            look = Look(scheme, confidence, conllu, model)
-            self.lines = lambda sentence: write(sentence, look)
+            style = OutputStyle(scheme, confidence, conllu, model)
+            self.lines = lambda sentence: write(sentence, style)
         marks = TAGS if scheme == PLAIN else WORDS if self.makes_words else SPANS
         self.kind, self.page = kind, Page(sorted(tags) if marks == TAGS else types, marks, confidence)
 

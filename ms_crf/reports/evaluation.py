@@ -9,7 +9,7 @@ from ms_crf.base import files
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
-from ms_crf.formats.dataset import check_judged
+from ms_crf.formats.dataset import check_annotated
 from ms_crf.formats.registry import read_corpus
 from ms_crf.models.base import SentenceError
 from ms_crf.models.opening import device_for, open_model, run_plugin
@@ -200,7 +200,7 @@ def evaluate(input: PathLike, *, run: PathLike | None = None, mindir: PathLike |
     tagger = Tagger.load(model)
     mark = model.unknown_tag if given.unknown_tag is None else given.unknown_tag
     sentences = read_corpus(given.input, given.pair, tagger.splitter, mark=mark)
-    check_judged(given.input, sentences)
+    check_annotated(given.input, sentences)
     found = compared(tagger, sentences, given.input, False, given.resamples, given.seed)
     found.source = {'model': str(path), 'input': given.input}
     if given.json:

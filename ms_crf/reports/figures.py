@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from ms_crf.base.errors import CorpusError, OptionError, argument, brief
 from ms_crf.base.watchers import Watcher
-from ms_crf.formats.dataset import check_judged
+from ms_crf.formats.dataset import check_annotated
 from ms_crf.formats.registry import read_corpus
 from ms_crf.models.base import kind_of_run
 from ms_crf.models.chains import NOTHING, Chain, ChainDecoder, FittedTemperature, TemperedDecoder, fit_temperature
@@ -127,7 +127,7 @@ def input_of(run: SavedRun, path: str | None, columns: tuple[int, ...] | None, m
     parts = [part for part, name in named.items() if name and os.path.realpath(name) == os.path.realpath(path)]
     mark = options.unknown_tag if mark is None else mark
     sentences = read_corpus(path, columns, run.splitter or options.splitter, mark=mark)
-    check_judged(path, sentences)
+    check_annotated(path, sentences)
     return Input(path, parts, sentences)
 
 

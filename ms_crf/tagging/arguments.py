@@ -8,9 +8,9 @@ from typing import Any
 from ms_crf.base.arguments import FILE, option, whole_numbers
 from ms_crf.base.errors import OptionError, argument
 from ms_crf.formats.conllu import check_tag_column
-from ms_crf.formats.convert import OfLabelStudio
+from ms_crf.formats.convert import LabelStudioArguments
 from ms_crf.formats.document import UPOS, Names
-from ms_crf.formats.lines import Job, are_many, files_of
+from ms_crf.formats.lines import FilePair, are_many, files_of
 from ms_crf.formats.registry import (
     BRAT,
     CONLL,
@@ -25,7 +25,7 @@ from ms_crf.formats.registry import (
     TEXT,
     TOKENS,
     columns_of,
-    jobs,
+    file_pairs,
     of_name,
     of_stream,
     of_target,
@@ -121,12 +121,12 @@ class TagArguments(TextArguments):
         return self.output is None and not self.score
 
     @cached_property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[FilePair]:
         """The inputs with their output files; the target is None if the output is not a file."""
         target = self.output if isinstance(self.output, str) else None
         if self.many:
-            return jobs(self.input, target, self.format)
-        return [Job(self.input if isinstance(self.input, str) else LINES, target)]
+            return file_pairs(self.input, target, self.format)
+        return [FilePair(self.input if isinstance(self.input, str) else LINES, target)]
 
     def kind(self, source: str) -> str:
         """Returns the format of a file."""
@@ -188,7 +188,7 @@ class TagArguments(TextArguments):
 
 
 @dataclass
-class SuggestArguments(OfLabelStudio, TextArguments):
+class SuggestArguments(LabelStudioArguments, TextArguments):
     """Arguments of `suggest`."""
 
     known: list[str] = option(None, 'Input', 'files of annotated sentences; these sentences and near-duplicates of '

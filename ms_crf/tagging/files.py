@@ -12,8 +12,8 @@ from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.formats import conllu
 from ms_crf.formats.alignment import sentences_of
 from ms_crf.formats.columns import for_columns
-from ms_crf.formats.document import Reading, Remarks, Report, nowhere
-from ms_crf.formats.lines import Job, check_readable, chunks, numbered, open_lines
+from ms_crf.formats.document import ReadOptions, Remarks, Report, discard
+from ms_crf.formats.lines import FilePair, check_readable, chunks, numbered, open_lines
 from ms_crf.formats.raw import raw_sentences, sentence_of_text
 from ms_crf.formats.registry import BRAT, CONLL, FORMATS, JSON, TEXT, columns_of, of_stream
 from ms_crf.models.base import SentenceError
@@ -150,13 +150,13 @@ class Inputs:
             return [sentence_of_text(text, self.characters)]
         return [item for item in raw_sentences([(1, f'{text}\n')], self.splitter) if item is not None]
 
-    def of_file(self, source: str, columns: tuple[int, ...], report: Report = nowhere,
+    def of_file(self, source: str, columns: tuple[int, ...], report: Report = discard,
                 mark: str = MARK) -> Iterator[Sentence | None]:
         """Yields the sentences of a file or of the caller's lines, and None while the next sentence is not available.
 
         Args:
             source: path of the file, or `LINES`.
-            columns, report, mark: see `Reading`.
+            columns, report, mark: see `ReadOptions`.
         """
         name, raw = self.name(source), self.arguments.raw
         if isinstance(self.arguments.input, str):
@@ -169,9 +169,9 @@ class Inputs:
         assert reader is not None
         return reader(lines, name, self.reading(source, columns, report, mark))
 
-    def reading(self, source: str, columns: tuple[int, ...], report: Report = nowhere, mark: str = MARK) -> Reading:
+    def reading(self, source: str, columns: tuple[int, ...], report: Report = discard, mark: str = MARK) -> ReadOptions:
         """Returns the settings for reading a file; for the arguments see `of_file`."""
-        return Reading(columns_of(source, columns), mark, report, self.splitter, self.characters)
+        return ReadOptions(columns_of(source, columns), mark, report, self.splitter, self.characters)
 
     def name(self, source: str) -> str:
         """Returns the name of a file for messages."""
@@ -237,7 +237,7 @@ class Tagging(Inputs):
         """Tags a text and writes the result."""
         self._tag(self.of_text(text), self.arguments.name, writer, write)
 
-    def _run_job(self, job: Job, done: Callable[[int], object]) -> None:
+    def _run_job(self, job: FilePair, done: Callable[[int], object]) -> None:
         """Tags one input; `done` is called with the number of sentences of each chunk."""
         name, column = self.name(job.source), self.arguments.tag_column(job.source)
         writer = self.writer(column)
@@ -258,7 +258,7 @@ class Tagging(Inputs):
         if self.arguments.score and not (self.result.scores and self.result.scores.result.tokens):
             raise CorpusError(name, None, 'expected tagged sentences, got none')
 
-    def _items(self, job: Job) -> Iterable[Sentence | None]:
+    def _items(self, job: FilePair) -> Iterable[Sentence | None]:
         """Returns the sentences of an input."""
         if self.arguments.text is not None:
             return self.of_text(self.arguments.text)

@@ -196,7 +196,7 @@ def _document(source: str, item: Sentence, tagged: Unsure, model: str) -> Docume
     if item.record is None or not has_text:
         item = item.stripped()
     moved = item.moved(0).replace(tags=tagged.tags, rows=(), lines=(), raw=False)
-    return Document(moved.text, source, item.line, sentences=[moved], bordered=False, has_text=has_text,
+    return Document(moved.text, source, item.line, sentences=[moved], has_boundary=False, has_text=has_text,
                     prediction=Prediction(round(tagged.confidence, 6), model), record=item.record)
 
 

@@ -1,4 +1,4 @@
-"""Layer 4: tagged text in memory: sentences and spans, tag schemes, splitters of raw text, scores of tags.
+"""Layer 4: tagged text in memory: sentences, spans, tag schemes, splitters for raw text, and scores.
 
-Plain Python and NumPy; it knows nothing of MindSpore.
+It uses Python and NumPy, and does not know MindSpore.
 """

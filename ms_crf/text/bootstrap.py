@@ -1,7 +1,7 @@
-"""What chance has in a score: sentences are drawn with replacement, again and again, and scored each time.
+"""Bootstrap of F1: resampling sentences with replacement for confidence intervals and significance tests.
 
-Counts of spans stand in arrays (sentences, types, 3): correct, predicted and gold, in this order. F1 follows from them,
-of one type, or of all together by their sums.
+Counts of spans are arrays (sentences, types, 3) with the numbers of correct, predicted and gold spans. Their sums give
+F1 for one type or for all types together.
 """
 
 from collections.abc import Sequence
@@ -13,51 +13,51 @@ import numpy as np
 
 CORRECT, PREDICTED, GOLD = range(3)
 RESAMPLES, SEED, LEVEL = 1000, 1, 0.95
-LEAST, MOST = 100, 1_000_000                     # resamples that can be asked for
-_CELLS = 1 << 21                                 # draws that are held at a time
+LEAST, MOST = 100, 1_000_000                     # limits for the number of resamples
+_CELLS = 1 << 21                                 # random draws in memory at once
 
 
 class Interval(NamedTuple):
-    """The middle part of what the resamples gave."""
+    """A bootstrap confidence interval."""
 
     low: float
     high: float
 
 
 class Difference(NamedTuple):
-    """One score minus another, on the same sentences."""
+    """The difference of the scores of two models on the same sentences."""
 
     value: float
     interval: Interval
-    p: float                   # how often a difference this large, either way, comes about by chance alone
+    p: float                   # probability of a difference at least this large if both models were equally good
 
 
 def counts_of(scores: Sequence[Score], types: Sequence[str]) -> np.ndarray:
-    """The counts (sentences, types, 3) of single sentences.
+    """Counts (sentences, types, 3) of correct, predicted and gold spans.
 
     Args:
-        scores: of each sentence by itself.
-        types: those that there are.
+        scores: the score of each single sentence.
+        types: the span types to count.
     """
     counts = [score.by_type.get(kind, (0, 0, 0)) for score in scores for kind in types]
     return np.array(counts, np.int64).reshape(len(scores), len(types), 3)
 
 
 def f1_of(counts: np.ndarray) -> np.ndarray:
-    """F1 of counts (..., 3): (...), nan where nothing is predicted and nothing is gold."""
+    """F1 (...) of counts (..., 3); nan if there are neither predicted nor gold spans."""
     both = counts[..., PREDICTED] + counts[..., GOLD]
     return 2 * counts[..., CORRECT] / np.where(both > 0, both, np.nan)
 
 
 def resampled(counts: np.ndarray, resamples: int = RESAMPLES, seed: int = SEED) -> np.ndarray:
-    """Sums of counts over as many sentences as there are, drawn with replacement: (resamples, ...).
+    """Sums (resamples, ...) of the counts of sentences drawn with replacement, each time as many as `counts` has.
 
-    The same sentences are drawn for all counts of as many sentences, under the same seed.
+    With the same seed and the same number of sentences, the same sentences are drawn.
 
     Args:
-        counts: (sentences, ...).
-        resamples: how many times sentences are drawn.
-        seed: of the generator that draws.
+        counts: counts for each sentence, (sentences, ...).
+        resamples: number of resamples.
+        seed: seed of the random generator.
     """
     sentences, rest = len(counts), counts.shape[1:]
     flat = counts.reshape(sentences, -1).astype(np.float64)      # sums below 2 ** 53 are exact
@@ -73,9 +73,9 @@ def resampled(counts: np.ndarray, resamples: int = RESAMPLES, seed: int = SEED) 
 
 
 def interval_of(values: np.ndarray, level: float = LEVEL) -> Interval | None:
-    """The interval between the quantiles of resampled values that leaves (1 - level) / 2 on either side.
+    """The central interval of resampled values that contains the share `level` of the values.
 
-    A value of nan is left out; None if nothing else is there.
+    Values of nan are ignored; the result is None if no other value exists.
     """
     values = values[~np.isnan(values)]
     if not len(values):
@@ -85,23 +85,23 @@ def interval_of(values: np.ndarray, level: float = LEVEL) -> Interval | None:
 
 
 def difference(one: np.ndarray, other: np.ndarray, resamples: int = RESAMPLES, seed: int = SEED) -> Difference:
-    """The paired bootstrap test of two models on the same sentences: F1 of the first minus F1 of the second.
+    """Paired bootstrap test of two models on the same sentences: F1 of the first model minus F1 of the second model.
 
     Args:
-        one, other: (sentences, 3) each: correct, predicted and gold.
-        resamples: how many times sentences are drawn, the same ones for both.
-        seed: of the generator that draws.
+        one, other: counts of the two models, (sentences, 3) each: correct, predicted and gold spans.
+        resamples: number of resamples; both models get the same sentences.
+        seed: seed of the random generator.
 
     Returns:
-        The difference, its interval, and p: the share of resamples whose difference is as far from the one of all
-        sentences as that is from 0, with one more that counts as such.
+        The difference, its interval, and p. A resample counts for p if its difference is at least as far from the
+        observed difference as the observed difference is from 0; p is (1 + count) / (1 + resamples).
     """
     if len(one) != len(other):
         raise ValueError(f'both must be of the same sentences, got {len(one)} and {len(other)}')
     both = np.stack((one, other), 1)                                                # (sentences, 2, 3)
     value = _minus(both.sum(0))
     drawn = _minus(resampled(both, resamples, seed))
-    # Sums of floats: what is equal but for rounding counts as far enough.
+    # The tolerance is for rounding errors of floats.
     far = np.abs(drawn - value) >= abs(value) - 1e-12
     interval = interval_of(drawn)
     assert interval is not None
@@ -109,6 +109,6 @@ def difference(one: np.ndarray, other: np.ndarray, resamples: int = RESAMPLES, s
 
 
 def _minus(counts: np.ndarray) -> np.ndarray:
-    """Differences of F1 from counts (..., 2, 3), 0 standing for that of no spans."""
+    """Differences of F1 from counts (..., 2, 3); F1 without any span is 0."""
     rates = np.nan_to_num(f1_of(counts))
     return rates[..., 0] - rates[..., 1]

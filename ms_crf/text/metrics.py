@@ -1,7 +1,7 @@
 """Scores of predicted tags: precision, recall and F1 of spans, overall and by type, and accuracy of tokens.
 
-What nobody has judged does not count: no token whose gold tag is open, and no span, gold or predicted, with a token
-that is open or in a gold span which may go on in one that is; see `partial.certain`.
+Unlabelled tokens are not scored: no token with an unknown gold tag, and no span that touches such a token or could
+continue into such a token. `partial.certain` decides this.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from ms_crf.text.schemes import OPEN, PLAIN, SchemeError, SpanTuple, completions
 
 
 class SpanScore(NamedTuple):
-    """Counts of spans; the rates follow from them."""
+    """Counts of spans, from which precision, recall and F1 are computed."""
 
     correct: int
     predicted: int
@@ -36,13 +36,13 @@ class SpanScore(NamedTuple):
 
 
 class Score(NamedTuple):
-    """How well the predicted tags of a corpus agree with the gold ones."""
+    """The agreement of predicted tags with gold tags in a corpus."""
 
-    spans: SpanScore                   # of all types together; with plain tags each token is a span
-    by_type: dict[str, SpanScore]      # in the order of the types' names
-    tokens: int                        # those that are judged
+    spans: SpanScore                   # all types together; each plain tag counts as a span
+    by_type: dict[str, SpanScore]      # sorted by type
+    tokens: int                        # number of annotated tokens
     correct_tokens: int
-    raw_correct: int | None = None     # of unconverted tags; None if these are the tags that are compared
+    raw_correct: int | None = None     # correct tokens before conversion; None if no tags were converted
 
     @property
     def accuracy(self) -> float:
@@ -50,23 +50,23 @@ class Score(NamedTuple):
 
     @property
     def raw_accuracy(self) -> float:
-        """The accuracy that conlleval prints: of the tags as they are in the file, without any conversion."""
+        """The accuracy that conlleval prints: tags are compared as they are in the file, without conversion."""
         return self._replace(correct_tokens=self.raw_tokens).accuracy
 
     @property
     def raw_tokens(self) -> int:
-        """The tokens that count as correct in `raw_accuracy`."""
+        """The number of correct tokens for `raw_accuracy`."""
         return self.correct_tokens if self.raw_correct is None else self.raw_correct
 
 
 def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: str,
           strict: bool = False) -> Score:
-    """Compares predicted with gold tag sequences.
+    """Compares predicted tags with gold tags.
 
     Args:
-        gold, predicted: a list of tags for each sentence, of the same lengths; gold ones may be open.
-        scheme: 'BIO', 'BIOES', 'BMES' or 'plain'; without `strict` 'IOB1' as well.
-        strict: count only spans that are well-formed in the scheme; otherwise all that `spans_of` finds.
+        gold, predicted: a list of tags for each sentence, with equal lengths; gold tags may be unknown.
+        scheme: 'BIO', 'BIOES', 'BMES' or 'plain'; without `strict` also 'IOB1'.
+        strict: whether only spans that are valid in the scheme count; otherwise all spans that `spans_of` returns.
     """
     if len(gold) != len(predicted):
         raise ValueError(f'predicted must hold a sentence for each of gold ({len(gold)}), got {len(predicted)}')
@@ -89,10 +89,10 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], sch
 
 def compared_spans(gold: Sequence[str], predicted: Sequence[str], scheme: str,
                    strict: bool = False) -> tuple[list[SpanTuple], list[SpanTuple]]:
-    """The gold spans of a sentence and the predicted ones, those that count; the arguments are those of `score`."""
-    sure = certain(gold, scheme)
-    return (countable(schemes.spans_in(closed(gold), scheme, strict), sure),
-            countable(schemes.spans_in(predicted, scheme, strict), sure))
+    """The gold spans and the predicted spans of a sentence that are scored; for the arguments see `score`."""
+    is_certain = certain(gold, scheme)
+    return (countable(schemes.spans_in(closed(gold), scheme, strict), is_certain),
+            countable(schemes.spans_in(predicted, scheme, strict), is_certain))
 
 
 def total(results: Sequence[Score]) -> Score:
@@ -109,22 +109,21 @@ def _sum(counts: Iterable[SpanScore]) -> SpanScore:
     return SpanScore(*map(sum, zip(SpanScore(0, 0, 0), *counts)))
 
 
-#: what `as_record` gives
+#: the keys of `as_record` that are always present
 RATES = ('precision', 'recall', 'f1', 'accuracy')
 
 
 def as_record(result: Score) -> dict[str, float]:
-    """The rates of a `Score`, to be written as JSON; `raw_accuracy` only where it differs from `accuracy`."""
+    """The rates of a `Score` as a JSON object; `raw_accuracy` is included only if it differs from `accuracy`."""
     raw = {'raw_accuracy': result.raw_accuracy} if result.raw_tokens != result.correct_tokens else {}
     return {'precision': result.spans.precision, 'recall': result.spans.recall, 'f1': result.spans.f1,
             'accuracy': result.accuracy, **raw}
 
 
 def table(result: Score) -> list[str]:
-    """The lines that conlleval prints: totals, then a line a type.
+    """The lines that conlleval prints: totals, then one line for each type.
 
-    Where tags were converted before they were compared, and this changes the accuracy, a last line has the accuracy
-    that conlleval would print.
+    If tags were converted, and this changes the accuracy, a last line has the accuracy of conlleval.
     """
     spans = result.spans
     lines = [f'processed {result.tokens} tokens with {spans.gold} phrases; found: {spans.predicted} phrases; '
@@ -138,7 +137,7 @@ def table(result: Score) -> list[str]:
 
 
 def percent(part: int, whole: int) -> float:
-    """The share as a percentage, computed in conlleval's order, so that ties are rounded alike: 23 of 160 is 14.38."""
+    """A share in percent, computed in the order of conlleval so that ties are rounded equally: 23 of 160 is 14.38."""
     return 100 * part / whole if whole else 0.0
 
 
@@ -148,7 +147,7 @@ def _rates(counts: SpanScore) -> str:
     return f'precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}'
 
 
-# Scores of a model's tags, which are brought into the scheme of the gold ones
+# Scores of a model, with its tags converted to the scheme of the gold tags
 
 def score_in(file_scheme: str, gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]],
              model_scheme: str, raw: Sequence[Sequence[str]] | None = None) -> Score:
@@ -156,11 +155,11 @@ def score_in(file_scheme: str, gold: Sequence[Sequence[str]], predicted: Sequenc
 
     Args:
         file_scheme: the scheme of the files that the model was trained on.
-        gold: a list of tags for each sentence: in `file_scheme` if that is `model_scheme`, otherwise in its
-            `scoring_scheme`.
+        gold: a list of tags for each sentence. The tags are in `file_scheme` if both schemes are equal, and
+            otherwise in the `scoring_scheme` of `file_scheme`.
         predicted: a list of tags for each sentence, in `model_scheme`.
         model_scheme: the scheme that the model was trained in.
-        raw: the gold tags of the file, if `gold` has them converted: for `Score.raw_accuracy`.
+        raw: the gold tags of the file if `gold` was converted; they are used for `Score.raw_accuracy`.
     """
     result = score(gold, _as_gold(file_scheme, predicted, model_scheme), scoring_scheme(file_scheme))
     return result if raw is None else result._replace(raw_correct=equal_tags(raw, predicted, gold))
@@ -168,30 +167,30 @@ def score_in(file_scheme: str, gold: Sequence[Sequence[str]], predicted: Sequenc
 
 def equal_tags(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]],
                compared: Sequence[Sequence[str]]) -> int:
-    """The number of tokens whose predicted tag is the gold one.
+    """The number of tokens whose predicted tag is equal to the gold tag.
 
     Args:
-        gold, predicted: a list of tags for each sentence, both in any scheme.
-        compared: gold tags as they count in scores; a token is left out if its tag is open here.
+        gold, predicted: a list of tags for each sentence, in any scheme.
+        compared: the gold tags that are scored; a token is skipped if its tag is unknown here.
     """
     return sum(one == other or other in completions(one, ())
-               for row, others, judged in zip(gold, predicted, compared)
-               for one, other, tag in zip(row, others, judged) if OPEN not in tag)
+               for row, others, scored in zip(gold, predicted, compared)
+               for one, other, tag in zip(row, others, scored) if OPEN not in tag)
 
 
 def _as_gold(file_scheme: str, predicted: Sequence[Sequence[str]], model_scheme: str) -> Sequence[Sequence[str]]:
-    """Predicted tags in the scheme in which they are compared with gold ones."""
+    """Predicted tags, converted to the scheme for the comparison with gold tags."""
     if file_scheme == model_scheme:
         return predicted
     return [in_scheme(tags, scoring_scheme(file_scheme)) for tags in predicted]
 
 
 class Scores:
-    """Adds up the score of a model over sentences that come bit by bit.
+    """Accumulates the score of a model over batches of sentences.
 
     Args:
-        file_scheme, model_scheme: the same as for `score_in`.
-        path: the file that the gold tags are from, for messages.
+        file_scheme, model_scheme: see `score_in`.
+        path: the file of the gold tags, for messages.
     """
 
     def __init__(self, file_scheme: str, model_scheme: str, path: object) -> None:
@@ -202,9 +201,9 @@ class Scores:
         """Adds sentences.
 
         Args:
-            lines: the line on which each of them begins.
-            gold: their tags in the file.
-            predicted: the model's tags.
+            lines: the first line of each sentence.
+            gold: the tags of each sentence in the file.
+            predicted: the tags that the model predicts.
         """
         known = list(map(self._gold, gold, lines))
         self._open += sum(OPEN in tag for tags in known for tag in tags)
@@ -220,15 +219,15 @@ class Scores:
 
     def compared(self, lines: Sequence[int], gold: Sequence[list[str]],
                  predicted: Sequence[list[str]]) -> tuple[list[list[str]], list[list[str]]]:
-        """The gold and the predicted tags of sentences, in the scheme in which `add` compares them."""
+        """The gold tags and the predicted tags of sentences, in the scheme in which `add` compares them."""
         return (list(map(self._gold, gold, lines)),
                 list(map(list, _as_gold(self.file_scheme, predicted, self.model_scheme))))
 
     def _gold(self, tags: list[str], line: int) -> list[str]:
-        """Gold tags, in any scheme of spans or plain, converted to the scheme in which `score_in` compares them.
+        """Gold tags converted to the scheme in which `score_in` compares them.
 
         Raises:
-            CorpusError: the model's tags are of spans, and these are not.
+            CorpusError: the model predicts spans, and the gold tags are plain tags, or the reverse.
         """
         scheme = self.file_scheme
         if scheme == PLAIN:
@@ -239,8 +238,8 @@ class Scores:
             return tags
         odd = next((tag for tag in tags if not is_span_tag(tag) and tag != 'O' and OPEN not in tag), None)
         if odd is not None:
-            raise CorpusError(self.path, line, f"expected 'O' or tags of spans like {scoring_scheme(scheme)} has "
-                                               f'them, got {odd!r} in the sentence that begins here')
+            raise CorpusError(self.path, line, f"expected 'O' or tags of spans in the scheme {scoring_scheme(scheme)}, "
+                                               f'got {odd!r} in the sentence that begins here')
         try:
             recognise_scheme([tags])
         except SchemeError as error:
@@ -248,12 +247,12 @@ class Scores:
         return tags if scheme == self.model_scheme else in_scheme(tags, scoring_scheme(scheme))
 
     def lines(self) -> list[str]:
-        """The table of conlleval; then the accuracy after conversion to one scheme, where it differs, and the number of
-        tokens that are not judged, if there are some."""
+        """The table of conlleval. More lines follow if the accuracy after conversion to one scheme differs, and if
+        tokens are unlabelled."""
         lines = table(self.result)
         if self._same_spans != self.result.correct_tokens:
             lines.append(f'accuracy of the same spans, all written in {scoring_scheme(self.file_scheme)}: '
                          f'{percent(self._same_spans, self.result.tokens):.2f}%')
         if self._open:
-            lines.append(f'{self._open} tokens beside these are not judged and do not count, nor do spans with them')
+            lines.append(f'{self._open} more tokens are not annotated and not scored, nor are spans with such tokens')
         return lines

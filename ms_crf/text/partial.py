@@ -1,33 +1,45 @@
-"""Tags that are not known whole: of tokens that nobody has judged, or of which only the type or the border is known.
+"""Unknown tags: tags of unlabelled tokens, and tags with a known type or position only.
 
-In a file a mark, '?' unless another one is named, stands in place of what is not known. Where tags are handled, OPEN
-does, so that no tag of a corpus can be mistaken for it:
+In files a mark, by default '?', stands for the unknown part. In memory the constant OPEN replaces the mark, because no
+tag of a corpus can contain OPEN:
 
 - '?' is OPEN: any tag;
-- '?-PER' is OPEN-PER: a token of an entity of this type, at any place in it;
-- 'B-?' is B-OPEN: this border, of an entity of any type; '?-?' is a token of some entity;
-- NEXT: any tag that does not continue a span; the next token after a span whose end is known. No file has it;
-- OPEN, tags with OPEN between them, OPEN: one of these tags. It comes about where tags are brought into another scheme
-  and what they become depends on their neighbours: B-PER in BIO is B-PER or S-PER in BIOES if the next token is open.
+- '?-PER' is OPEN-PER: a token of an entity of this type, at any position in the entity;
+- 'B-?' is B-OPEN: a token with this position in an entity of any type; '?-?' is a token of any entity;
+- NEXT: any tag that does not continue a span. The token after a span with a known end has this tag; files cannot have
+  it;
+- OPEN + 'B-PER' + OPEN + 'S-PER' + OPEN, or more tags: B-PER or S-PER. Conversion to another scheme creates such tags
+  if the result depends on an unknown neighbour: B-PER in BIO is B-PER or S-PER in BIOES if the next tag is unknown.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.text import schemes
-from ms_crf.text.schemes import NEXT, OPEN, PLAIN, TABLE, Part, completions, may_follow, spans_of, split_tag, tags_in
+from ms_crf.text.schemes import (
+    NEXT,
+    OPEN,
+    PLAIN,
+    TABLE,
+    PrefixAndType,
+    completions,
+    may_follow,
+    spans_of,
+    split_tag,
+    tags_in,
+)
 
 MARK = '?'
 _OUTSIDE = ('O', '')
 
 
 def is_open(tags: Iterable[str]) -> bool:
-    """Whether any of some tags is not known whole."""
+    """Whether any of the tags is unknown or partly unknown."""
     return any(OPEN in tag for tag in tags)
 
 
 def opened(tags: Sequence[str], mark: str = MARK) -> list[str]:
-    """Tags as they stand in a file, with OPEN in place of the mark; '' for no mark."""
+    """Tags of a file with OPEN in place of the mark; '' for no mark."""
     if not mark or not any(mark in tag for tag in tags):
         return list(tags)
     return [_opened(tag, mark) for tag in tags]
@@ -44,10 +56,10 @@ def _opened(tag: str, mark: str) -> str:
 
 
 def marked(tag: str, mark: str = MARK) -> str:
-    """A tag as it is written to a file; of several tags in question what they have in common."""
+    """A tag with the mark in place of OPEN. For several possible tags, the mark replaces everything that differs."""
     if tag.count(OPEN) > 2:
         parts = [split_tag(other) for other in completions(tag, ())]
-        prefix, kind = ({part[place] for part in parts} for place in (0, 1))
+        prefix, kind = ({part[index] for part in parts} for index in (0, 1))
         if 'O' in prefix or kind == {''}:
             return mark
         return f'{mark if len(prefix) > 1 else prefix.pop()}-{mark if len(kind) > 1 else kind.pop()}'
@@ -55,59 +67,59 @@ def marked(tag: str, mark: str = MARK) -> str:
 
 
 def as_json(tags: Iterable[str], mark: str = MARK) -> list[str | None]:
-    """Tags as JSON has them, null for those of which nothing is known, or which need a mark where there is none."""
+    """Tags for JSON: None for unknown tags, and also for partly unknown tags if there is no mark."""
     return [None if OPEN in tag and (not mark or marked(tag, mark) == mark) else marked(tag, mark) for tag in tags]
 
 
 def check_tag(path: object, line: int, tag: str) -> str:
-    """Raises CorpusError for a tag of a file that holds OPEN, which no tag may."""
+    """Returns a tag of a file after checking it; raises CorpusError if it contains OPEN."""
     if OPEN in tag:
         raise CorpusError(path, line, f'expected a tag or type without NUL characters, got {tag!r}')
     return tag
 
 
 def one_of(tags: Collection[str], known: Sequence[str]) -> str:
-    """The open tag that stands for some of the tags that are known, or the tag itself if it is one."""
+    """The open tag that stands for several possible tags of the known tags; a single tag stands for itself."""
     if len(tags) == len(known):
         return OPEN
     return next(iter(tags)) if len(tags) == 1 else OPEN + OPEN.join(sorted(tags)) + OPEN
 
 
 def converted(tags: Sequence[str], source: str, target: str, types: Iterable[str]) -> list[str]:
-    """Tags of which some are open, in another scheme.
+    """Converts tags to another scheme, some of which are unknown.
 
-    What a tag becomes follows from the tags beside it. Where these are open, it becomes all that it could be beside
-    those that they may stand for; a tag that fits none of them is read as `spans_of` reads it.
+    The new tag depends on the neighbours of a tag. If a neighbour is unknown, the result stands for all tags that are
+    possible with any value of the neighbour. A tag that fits no neighbour is read as `spans_of` reads it.
 
     Args:
-        tags: of a sentence.
-        source: their scheme.
-        target: the other scheme.
-        types: of the spans that there may be.
+        tags: the tags of a sentence.
+        source: the scheme of the tags.
+        target: the new scheme.
+        types: the possible span types.
     """
     types = list(types)
-    known, wanted = tags_in(source, types), tags_in(target, types)
+    known, new_tags = tags_in(source, types), tags_in(target, types)
     options = [[_OUTSIDE], *([split_tag(one) for one in completions(tag, known)] for tag in tags), [_OUTSIDE]]
-    made = []
-    for tag, before, own, after in zip(tags, options, options[1:], options[2:]):
-        found = {'O'} if _OUTSIDE in own else set()
-        for part in own if tag not in (OPEN, NEXT) else ():
+    result = []
+    for tag, before, current, after in zip(tags, options, options[1:], options[2:]):
+        possible = {'O'} if _OUTSIDE in current else set()
+        for part in current if tag not in (OPEN, NEXT) else ():
             if part != _OUTSIDE:
                 fit_before = [one for one in before if may_follow(TABLE[source], one, part)]
                 fit_after = [one for one in after if may_follow(TABLE[source], part, one)]
-                found |= _in(target, part, fit_before or before, fit_after or after)
-        made.append(one_of(found, wanted) if found and tag not in (OPEN, NEXT) else tag)
-    return made
+                possible |= _in(target, part, fit_before or before, fit_after or after)
+        result.append(one_of(possible, new_tags) if possible and tag not in (OPEN, NEXT) else tag)
+    return result
 
 
 def in_scheme(tags: Sequence[str], scheme: str, source: str = 'BIOES', types: Iterable[str] = ()) -> list[str]:
-    """Tags of the same spans in another scheme.
+    """Converts the tags of a sentence to another scheme, with the same spans.
 
     Args:
-        tags: of a sentence; some may be open.
-        scheme: the other scheme.
-        source: that of the tags; it counts only where tags are open, and so do the types.
-        types: those of the spans that there may be, beside the types that these tags name.
+        tags: the tags of a sentence; some may be unknown.
+        scheme: the new scheme.
+        source: the scheme of the tags. Only unknown tags need `source` and `types`.
+        types: span types that unknown tags may stand for, in addition to the types in `tags`.
     """
     if is_open(tags):
         return converted(tags, source, scheme, sorted({*types, *types_in(tags)}))
@@ -115,27 +127,27 @@ def in_scheme(tags: Sequence[str], scheme: str, source: str = 'BIOES', types: It
 
 
 def scoring_scheme(scheme: str) -> str:
-    """The scheme in which the tags of files of this scheme are scored: the same, but BIO for IOB1."""
+    """The scheme for scoring tags of files in this scheme: BIO for IOB1, otherwise the scheme itself."""
     return 'BIO' if scheme == 'IOB1' else scheme
 
 
-def _in(scheme: str, part: Part, before: Sequence[Part], after: Sequence[Part]) -> set[str]:
-    """What a tag of a span can be in another scheme, by all that can stand before and after it."""
-    table, found = TABLE[scheme], set()
+def _in(scheme: str, part: PrefixAndType, before: Sequence[PrefixAndType], after: Sequence[PrefixAndType]) -> set[str]:
+    """All tags that a tag of a span can become in another scheme, with any of the tags before and after it."""
+    table, possible = TABLE[scheme], set()
     closes = {schemes.ends(part, *one) for one in after}
     for one in before:
         opens = schemes.begins(one, *part)
         again = table.again if opens and one[0] != 'O' and one[1] == part[1] else None
         for last in closes:
             prefix = (table.single if last else table.first) if opens else table.last if last else table.inside
-            found.add(f'{again or prefix}-{part[1]}' if part[1] else again or prefix)
-    return found
+            possible.add(f'{again or prefix}-{part[1]}' if part[1] else again or prefix)
+    return possible
 
 
 def fits(tags: Sequence[str], scheme: str) -> bool:
-    """Whether tags of which some are open may be well-formed in a scheme."""
+    """Whether the unknown tags can be completed so that the tag sequence is valid in a scheme."""
     known = tags_in(scheme, {*types_in(tags), schemes.ANOTHER})
-    options: list[list[Part | None]] = [[None]]
+    options: list[list[PrefixAndType | None]] = [[None]]
     options += [[split_tag(one) for one in completions(tag, known)] for tag in tags]
     options += [[None]]
     return all(any(may_follow(TABLE[scheme], one, other) for one in before for other in after)
@@ -143,14 +155,14 @@ def fits(tags: Sequence[str], scheme: str) -> bool:
 
 
 def is_well_formed(tags: Sequence[str], scheme: str) -> bool:
-    """Whether tags keep to their scheme, or may do so if some are open; plain tags do, and so do known ones of IOB1."""
+    """Whether a tag sequence is valid in its scheme, or can be if tags are unknown; plain and known IOB1 tags are."""
     if scheme != PLAIN and is_open(tags):
         return fits(tags, scheme)
     return scheme in (PLAIN, 'IOB1') or spans_of(tags) == schemes.strict_spans_of(tags, scheme)
 
 
 def types_in(tags: Iterable[str]) -> set[str]:
-    """The types of spans that tags name; '' is that of tags without one."""
+    """The span types in tags; '' is the type of tags without a type, such as 'B'."""
     named = [one for tag in tags if tag not in ('O', OPEN, NEXT)
              for one in (completions(tag, ()) if tag.count(OPEN) > 2 else (tag,)) if one != 'O']
     return {split_tag(one)[1] for one in named} - {OPEN}
@@ -159,32 +171,32 @@ def types_in(tags: Iterable[str]) -> set[str]:
 # Scores
 
 def certain(tags: Sequence[str], scheme: str) -> list[bool]:
-    """For each token whether nothing is open about it: its tag, and where the span ends that it is in.
+    """For each token whether its tag and the ends of its span are known with certainty.
 
     Args:
-        tags: gold ones.
-        scheme: of these.
+        tags: the gold tags of a sentence.
+        scheme: the scheme of the tags.
     """
-    sure = [OPEN not in tag for tag in tags]
-    if scheme == PLAIN or all(sure):
-        return sure
-    judged = list(sure)
+    is_certain = [OPEN not in tag for tag in tags]
+    if scheme == PLAIN or all(is_certain):
+        return is_certain
+    is_known = list(is_certain)
     for kind, first, last in spans_of(closed(tags)):
         known = tags_in(scheme, (kind, schemes.ANOTHER))
         one, other = split_tag(tags[first]), split_tag(tags[last])
-        before = completions(tags[first - 1], known) if first and not judged[first - 1] else ()
-        after = completions(tags[last + 1], known) if last + 1 < len(tags) and not judged[last + 1] else ()
+        before = completions(tags[first - 1], known) if first and not is_known[first - 1] else ()
+        after = completions(tags[last + 1], known) if last + 1 < len(tags) and not is_known[last + 1] else ()
         if not all(schemes.begins(split_tag(tag), *one) for tag in before) or not all(
                 schemes.ends(other, *split_tag(tag)) for tag in after):
-            sure[first:last + 1] = [False] * (last + 1 - first)
-    return sure
+            is_certain[first:last + 1] = [False] * (last + 1 - first)
+    return is_certain
 
 
 def closed(tags: Sequence[str]) -> list[str]:
-    """Tags with O in place of those that are open."""
+    """Tags with O in place of unknown tags."""
     return ['O' if OPEN in tag else tag for tag in tags]
 
 
-def countable(spans: Iterable[schemes.SpanTuple], sure: Sequence[bool]) -> list[schemes.SpanTuple]:
-    """The spans of which all tokens are certain."""
-    return [span for span in spans if all(sure[span[1]:span[2] + 1])]
+def countable(spans: Iterable[schemes.SpanTuple], is_certain: Sequence[bool]) -> list[schemes.SpanTuple]:
+    """The spans with certain tokens only."""
+    return [span for span in spans if all(is_certain[span[1]:span[2] + 1])]

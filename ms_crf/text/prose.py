@@ -1,12 +1,12 @@
-"""Sentences and tokens of prose, by the rules of the library spaCy for a language, which need no trained model.
+"""Splits prose into sentences and tokens by the rules of the library spaCy for a language; no trained model is needed.
 
-For English some rules are added, so that tokens are those of the English Web Treebank of Universal Dependencies: words
-with a hyphen come apart, but not behind a prefix such as "e-" or "non-"; telephone numbers, hashtags and names behind
-an "@" stay whole. In all languages a run of the same punctuation, such as "!!!" or "-----", is one token.
+For English more rules produce the tokens of the English Web Treebank of Universal Dependencies. Words with a hyphen are
+split, except after a prefix such as "e-" or "non-". Telephone numbers, hashtags and names after an "@" stay whole. In
+all languages a run of the same punctuation, such as "!!!" or "-----", is one token.
 
-The time that splitting takes grows in proportion to the text, whatever the text is. spaCy takes one character at a time
-off both ends of a word and searches all of the rest again. Here its rules for the end of a word search only that end,
-and a word of more than LONGEST_WORD characters is cut before spaCy gets it.
+Splitting takes linear time for every text. spaCy removes one character after another from both ends of a word, and
+searches the whole rest each time. Here the rules for the end of a word search only the end, and words of more than
+LONGEST_WORD characters are cut before spaCy gets them.
 """
 
 import re
@@ -19,7 +19,7 @@ from ms_crf.base.errors import OptionError, not_installed
 from ms_crf.text.sentence import Offsets, Sentence
 from ms_crf.text.splitting import LIBRARY, continues, is_blank
 
-MOST_WORDS = 300_000                   # that the library remembers, some 100 MB; then it is made anew
+MOST_WORDS = 300_000                   # words in spaCy's cache, some 100 MB; then spaCy is loaded again
 LONGEST = 200_000                      # characters of a paragraph that are split at once
 LONGEST_WORD = 1_000                   # characters without white space that spaCy splits at once
 _END = 12                              # characters at the end of a word in which suffixes are searched first
@@ -47,21 +47,21 @@ _ABBREVIATIONS = ('Adm. Assn. Ave. Blvd. Bros. Capt. Co. Col. Corp. Dept. Fig. H
                   'Pres. Rd. Sgt. Univ. Vol. approx. ave. capt. dept. fig. ph.d. pp. vol. Fri. Jan. Mon. Thurs. Tues. '
                   'Wed.').split()
 _NAME_AND_PASSWORD = r'(?:\S+(?::\S*)?@)?'                                     # in spaCy's rule for addresses
-_IN_TWO = 'gimme Gimme lemme Lemme lets Lets wanna Wanna'.split()              # behind the third letter
+_IN_TWO = 'gimme Gimme lemme Lemme lets Lets wanna Wanna'.split()              # split after the third letter
 
 
 class Prose:
-    """A splitter for text in a language whose rules spaCy has.
+    """A splitter with the rules of spaCy for a language.
 
     Args:
-        language: its code, such as 'en' or 'de'.
+        language: code of the language, such as 'en' or 'de'.
     """
 
     def __init__(self, language: str) -> None:
         self.name, self._lock, self._language = LIBRARY + language, threading.Lock(), language
-        self._library = self._made()
+        self._library = self._load()
 
-    def _made(self) -> Any:
+    def _load(self) -> Any:
         try:
             import spacy
         except ImportError:
@@ -73,28 +73,28 @@ class Prose:
             raise OptionError(f'the splitter {self.name} needs {missing}, which is not installed; install it, or name '
                               'another splitter' if missing else f'a splitter must be {LIBRARY} and the code of a '
                               f'language that spaCy has rules for, got {self.name}') from None
-        if hasattr(library.tokenizer, 'suffix_search'):          # spaCy's own, and not that of another library
+        if hasattr(library.tokenizer, 'suffix_search'):          # not the tokenizer of another library
             library.tokenizer = _tokenizer(library, as_treebank=self._language == 'en')
         self._sentencizer = library.add_pipe('sentencizer')
         return library
 
     def split(self, text: str) -> list[Sentence]:
         """The sentences of a text, in order; an empty line ends a sentence."""
-        # In the same places: what spaCy can't take, and what is not to be seen.
+        # Replaces characters that spaCy does not accept, and byte order marks, without changing offsets.
         readable = re.sub('[\ud800-\udfff]', '\ufffd', text).replace('\ufeff', ' ')
         sentences: list[list[Offsets]] = []
         with self._lock:
             for begin, end in _paragraphs(readable):
-                if len(self._library.vocab.strings) > MOST_WORDS:        # it remembers all that it has ever seen
-                    self._library = self._made()
+                if len(self._library.vocab.strings) > MOST_WORDS:        # spaCy keeps every word in memory
+                    self._library = self._load()
                 sentences += self._sentences(readable[begin:end], begin)
         return [Sentence.of_text(text, tokens, raw=True) for tokens in sentences]
 
     def _sentences(self, text: str, offset: int) -> Iterator[list[Offsets]]:
-        """The tokens of each sentence of a paragraph that begins at an offset."""
+        """The tokens of each sentence of a paragraph; `offset` is the offset of the paragraph in the text."""
         carried: list[Offsets] = []
         cuts = list(_cuts(text))
-        # A space goes where a word is cut.
+        # spaCy gets a space at each cut.
         parts = ' '.join(text[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(text)]))
         document = self._sentencizer(self._library.tokenizer(parts))
         spaces = [cut + index for index, cut in enumerate(cuts)]
@@ -109,20 +109,20 @@ class Prose:
 
 
 def _missing_module(error: ImportError) -> str | None:
-    """The name of a library that spaCy needs for a language, such as one that cuts Japanese; None if it needs none."""
+    """The missing library that spaCy needs for a language, such as a Japanese tokenizer; None if none is missing."""
     cause = error.__cause__ or error.__context__ or error
     name = getattr(cause, 'name', None)
     return name if isinstance(cause, ModuleNotFoundError) and name and not name.startswith('spacy') else None
 
 
 def _paragraphs(text: str) -> Iterator[Offsets]:
-    """The paragraphs of a text; what is between them is white space. Those of more than LONGEST are cut at a blank."""
+    """Offsets of the paragraphs of a text, which are separated by empty lines; longer ones are cut at a space."""
     begin = 0
     for match in [*_PARAGRAPHS.finditer(text), None]:
         end = match.start() if match else len(text)
         while end - begin > LONGEST:
             blanks = (text.rfind(blank, begin, begin + LONGEST) for blank in '\n ')
-            cut = next((place for place in blanks if place > begin), begin + LONGEST)
+            cut = next((offset for offset in blanks if offset > begin), begin + LONGEST)
             yield begin, cut
             begin = cut
         yield begin, end
@@ -130,8 +130,8 @@ def _paragraphs(text: str) -> Iterator[Offsets]:
 
 
 def _cuts(text: str) -> Iterator[int]:
-    """The offsets at which words of more than LONGEST_WORD characters are cut: after the last character of the second
-    half that is neither a letter nor a digit, if there is one, and before no combining mark or part of an emoji."""
+    """Offsets at which words of more than LONGEST_WORD characters are cut: if possible after the last character in the
+    second half that is neither a letter nor a digit, and not before a combining mark or a part of an emoji."""
     for match in _LONG_WORD.finditer(text):
         begin, end = match.span()
         while end - begin > LONGEST_WORD:
@@ -143,7 +143,7 @@ def _cuts(text: str) -> Iterator[int]:
 
 
 def _without_openings(text: str, tokens: list[Offsets]) -> tuple[list[Offsets], list[Offsets]]:
-    """The tokens of a sentence, and those at its end that belong to the next one: what opens there behind a blank."""
+    """The tokens of a sentence, and opening brackets and quotes at its end, which belong to the next sentence."""
     count = len(tokens)
     while count > 1:
         begin, end = tokens[count - 1]
@@ -156,7 +156,7 @@ def _without_openings(text: str, tokens: list[Offsets]) -> tuple[list[Offsets], 
 
 
 def _with_runs(text: str, tokens: list[Offsets]) -> list[Offsets]:
-    """The tokens, runs of punctuation as one: of the same, of lines and stars, of exclamation and question marks."""
+    """Tokens with runs of punctuation joined: equal characters, lines and stars, exclamation and question marks."""
     joined: list[Offsets] = []
     run: set[str] = set()                        # the characters of the last token if it was joined from several
     for begin, end in tokens:
@@ -177,16 +177,16 @@ def _is_run(characters: set[str]) -> bool:
 
 
 def _tokenizer(library: Any, as_treebank: bool) -> Any:
-    """A tokenizer with the rules of the tokenizer of a library, in linear time.
+    """A spaCy tokenizer with the rules of the tokenizer of a library, changed to take linear time.
 
-    A prefix is at the beginning of a word, so only that is tried. A suffix is searched from near the end of the word.
-    The part of the rule for addresses that is for a name and a password, in which a colon can be read in two ways,
-    becomes a part for a name that may contain colons. Rules for single characters, which are tokens in any case, are
-    removed: spaCy applies them slowly. Rules for words that stay whole, which are tried after each character that is
-    taken off, apply to words of up to _LONGEST_WHOLE characters; addresses have a rule of their own.
+    - A prefix is matched at the beginning of a word only, and a suffix is searched from near the end of the word.
+    - In the rule for addresses, a name and a password with an ambiguous colon become a name that may contain colons.
+    - Rules for single characters, which are always tokens, are removed, because spaCy applies them slowly.
+    - Rules for words that stay whole apply to words of up to _LONGEST_WHOLE characters, because spaCy tries them after
+      each removed character. Addresses have a separate rule.
 
     Args:
-        library: what `spacy.blank` returns.
+        library: the result of `spacy.blank`.
         as_treebank: whether to add the rules of the English Web Treebank.
     """
     before = library.tokenizer
@@ -206,12 +206,13 @@ def _tokenizer(library: Any, as_treebank: bool) -> Any:
 
 
 def _pattern(search: Any) -> re.Pattern[str]:
-    """The regular expression that a bound method such as `search` belongs to."""
+    """The regular expression of a bound method such as `search`."""
     return search.__self__
 
 
 def _search_at_end(pattern: re.Pattern[str]) -> Callable[[str], re.Match[str] | None]:
-    """The search of an expression that ends in `$`: a match that may begin earlier is searched in a larger part."""
+    """A search function for a pattern that ends in `$`. It searches the end of a word, and more if a match may begin
+    earlier."""
     def search(word: str) -> re.Match[str] | None:
         size = _END
         while True:
@@ -224,7 +225,7 @@ def _search_at_end(pattern: re.Pattern[str]) -> Callable[[str], re.Match[str] | 
 
 
 def _add_treebank(rules: dict[str, Any]) -> None:
-    """Adds the rules by which English words come apart in the English Web Treebank."""
+    """Adds rules that split English words as in the English Web Treebank."""
     from spacy.lang.en import English
     from spacy.symbols import ORTH
     from spacy.util import compile_infix_regex, compile_prefix_regex, compile_suffix_regex

@@ -1,7 +1,7 @@
-"""Tag schemes: a table with a row for each; from it follow allowed transitions, spans of tags, and tags of spans.
+"""Tag schemes: a table of schemes, from which allowed transitions, the spans of tags and the tags of spans follow.
 
-A span is (type, first token, last token). A tag is 'O' or a prefix, alone or with a type: 'B', 'I-PER'. Where it is not
-known whole, OPEN stands in place of what is not; see `ms_crf.text.partial`.
+A span is (type, first token, last token). A tag is 'O', or a prefix alone ('B') or with a type ('I-PER'). In unknown
+tags OPEN replaces the unknown part; see `ms_crf.text.partial`.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -12,18 +12,18 @@ from ms_crf.crf.constraints import Constraints
 
 import numpy as np
 
-Part = tuple[str, str]            # prefix and type of a tag
+PrefixAndType = tuple[str, str]            # prefix and type of a tag
 SpanTuple = tuple[str, int, int]  # type, first and last token
 
 
 class Scheme(NamedTuple):
-    """The prefixes that the tokens of a span get."""
+    """The prefixes of the tokens of a span."""
 
-    first: str                   # of several tokens
+    first: str                   # first token of several
     inside: str
     last: str
-    single: str                  # of a span of one token
-    again: str | None = None     # replaces `first` and `single` where a span of the same type has just ended
+    single: str                  # the only token of a span
+    again: str | None = None     # replaces `first` and `single` directly after a span of the same type
 
     @property
     def prefixes(self) -> str:
@@ -32,12 +32,12 @@ class Scheme(NamedTuple):
 
     @property
     def closing(self) -> set[str]:
-        """Prefixes that may end a sentence or stand before a new span."""
+        """Prefixes that may end a sentence or be followed by a new span."""
         return {self.last, self.single} | ({self.again} if self.again else set())
 
     @property
     def within(self) -> set[tuple[str, str]]:
-        """Pairs of prefixes that may follow each other within one type, besides a first prefix after `closing`."""
+        """Pairs of prefixes that may follow each other in a span; with `again` also from a span to the next span."""
         pairs = {(before, after) for before in {self.first, self.inside, self.again or self.first}
                  for after in {self.inside, self.last}}
         return pairs | ({(before, self.again) for before in self.closing} if self.again else set())
@@ -50,12 +50,12 @@ TABLE = {
     'BMES': Scheme('B', 'M', 'E', 'S'),
 }
 PLAIN = 'plain'
-OPEN = '\0'                       # in a tag, what nobody has judged; no tag of a file may hold it
-NEXT = OPEN + OPEN                # a tag that is not judged, but does not continue the span before it
+OPEN = '\0'                       # the unknown part of a tag; no tag of a file may contain it
+NEXT = OPEN + OPEN                # an unknown tag that does not continue the span before it
 ANOTHER = OPEN + OPEN + OPEN      # a type that no span has
 SCHEMES = (*TABLE, PLAIN)
 
-# What a prefix says in every scheme: those that always begin a span, those that always end one, and all there are.
+# Prefixes that always begin a span, prefixes that always end a span, and all prefixes.
 _BEGINNING = ''.join({prefix for scheme in TABLE.values() for prefix in (scheme.first, scheme.single, scheme.again)
                       if prefix and prefix != scheme.inside})
 _ENDING = ''.join({prefix for scheme in TABLE.values() if scheme.last != scheme.inside
@@ -64,21 +64,21 @@ _PREFIXES = ''.join({prefix for scheme in TABLE.values() for prefix in scheme.pr
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """Prefix and type: 'O' and '' outside of spans."""
+    """Prefix and type of a tag; 'O' and '' outside of spans."""
     prefix, _, kind = tag.partition('-')
     return prefix, kind
 
 
 def is_span_tag(tag: str) -> bool:
-    """Whether a tag is one of a span: a known prefix, alone or with a type."""
+    """Whether a tag belongs to a span: it has a known prefix, alone or with a type."""
     prefix, dash, kind = tag.partition('-')
     return len(prefix) == 1 and prefix in _PREFIXES and bool(dash) == bool(kind)
 
 
 # Allowed transitions
 
-def may_follow(scheme: Scheme, before: Part | None, after: Part | None) -> bool:
-    """Whether the second of two (prefix, type) may follow the first; None stands for a sentence's begin or end."""
+def may_follow(scheme: Scheme, before: PrefixAndType | None, after: PrefixAndType | None) -> bool:
+    """Whether `after` may follow `before`, both (prefix, type); None is the beginning or the end of a sentence."""
     outside = ('O', '')
     ended = before is None or before == outside or before[0] in scheme.closing
     begins = after is None or after == outside or after[0] in (scheme.first, scheme.single)
@@ -88,14 +88,14 @@ def may_follow(scheme: Scheme, before: Part | None, after: Part | None) -> bool:
 
 
 def allowed_transitions(scheme: str, tags: Iterable[str]) -> Constraints:
-    """The transitions that a tag scheme allows, as `CRF(constraints=...)` takes them.
+    """The transitions that a tag scheme allows, for `CRF(constraints=...)`.
 
     Args:
         scheme: 'BIO', 'IOB1', 'BIOES' or 'BMES'.
         tags: the tags in the order of their ids, such as ['O', 'B-PER', 'I-PER'].
 
     Returns:
-        Constraints: transitions (K, K), start (K,) and end (K,), with True for what is allowed.
+        Constraints: transitions (K, K), start (K,) and end (K,) as bools; True means allowed.
     """
     if not isinstance(scheme, str) or scheme not in TABLE:
         raise ValueError(f'scheme must be one of {", ".join(TABLE)}, got {brief(scheme)}')
@@ -121,12 +121,12 @@ def allowed_transitions(scheme: str, tags: Iterable[str]) -> Constraints:
 
 
 def tags_in(scheme: str, types: Iterable[str]) -> list[str]:
-    """O and all tags of some types; '' stands for tags without one."""
+    """O and all tags of a scheme with the given span types; the type '' stands for tags without a type."""
     return ['O', *(f'{prefix}-{kind}' if kind else prefix for kind in types for prefix in TABLE[scheme].prefixes)]
 
 
 def completions(tag: str, known: Sequence[str]) -> list[str]:
-    """The tags that an open one may stand for, among those that are known; any other tag stands for itself."""
+    """The known tags that an unknown tag may stand for; a known tag stands for itself."""
     if OPEN not in tag:
         return [tag]
     if tag == OPEN:
@@ -137,19 +137,19 @@ def completions(tag: str, known: Sequence[str]) -> list[str]:
         return tag[1:-1].split(OPEN)
     prefix, kind = split_tag(tag)
     parts = [(other, *split_tag(other)) for other in known if other != 'O']
-    return [other for other, own, of_type in parts if prefix in (OPEN, own) and kind in (OPEN, of_type)]
+    return [other for other, of_prefix, of_type in parts if prefix in (OPEN, of_prefix) and kind in (OPEN, of_type)]
 
 
 # From tags to spans and back
 
-def ends(before: Part, prefix: str, kind: str) -> bool:
-    """Whether the span that `before` (prefix, type) is in ends before this tag."""
+def ends(before: PrefixAndType, prefix: str, kind: str) -> bool:
+    """Whether the span of the tag `before` (prefix, type) ends before a tag with this prefix and type."""
     last, last_kind = before
     return last != 'O' and (last in _ENDING or prefix == 'O' or prefix in _BEGINNING or last_kind != kind)
 
 
-def begins(before: Part, prefix: str, kind: str) -> bool:
-    """Whether a span begins at this tag after `before` (prefix, type)."""
+def begins(before: PrefixAndType, prefix: str, kind: str) -> bool:
+    """Whether a span begins at a tag with this prefix and type after the tag `before` (prefix, type)."""
     last, last_kind = before
     return prefix != 'O' and (prefix in _BEGINNING or last == 'O' or last in _ENDING or last_kind != kind)
 
@@ -157,9 +157,8 @@ def begins(before: Part, prefix: str, kind: str) -> bool:
 def boundaries(tags: Sequence[str]) -> tuple[list[list[bool]], list[list[bool]]]:
     """Where spans begin and end by the rules of `spans_of`, as two tables of bools (tags + 1, tags + 1).
 
-    Entry (i, j) of the first table says whether a span begins at tag j if tag i is before it; entry (i, j) of the
-    second, whether the span that tag i is in ends before tag j. The last row and column stand for the beginning and
-    the end of a sentence.
+    Entry (i, j) of the first table is True if a span begins at tag j after tag i. Entry (i, j) of the second table is
+    True if the span of tag i ends before tag j. The last row is the beginning of a sentence, the last column its end.
     """
     parts = [*map(split_tag, tags), ('O', '')]
     return ([[begins(before, *after) for after in parts] for before in parts],
@@ -167,32 +166,32 @@ def boundaries(tags: Sequence[str]) -> tuple[list[list[bool]], list[list[bool]]]
 
 
 def span_steps(tags: Sequence[str]) -> np.ndarray:
-    """What a step from one tag to the next says about spans, as `CRF.nbest_spans` takes it.
+    """Numbers for the steps between tags, for `CRF.nbest_spans`: they show where spans begin and end.
 
-    Two sequences of tags stand for the same spans, by the rules of `spans_of`, where their steps have the same numbers.
+    Two tag sequences have the same spans, by the rules of `spans_of`, if their steps have the same numbers.
 
     Args:
         tags: the tags in the order of their ids.
 
     Returns:
-        (K + 1, K + 1) int32: entry (i, j) is the number of the step from tag i to tag j; the last row is for steps from
-        the beginning of a sentence, the last column for those to its end.
+        (K + 1, K + 1) int32: entry (i, j) is the number of the step from tag i to tag j. The last row is for steps from
+        the beginning of a sentence, the last column for steps to its end.
     """
     if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
         raise TypeError(f'tags must be a sequence of strings, got {brief(tags)}')
     begins, ends = boundaries(tags)
-    said = [(ended, split_tag(tag)[1] if begun else None)
+    steps = [(ended, split_tag(tag)[1] if begun else None)
             for ended_before, begun_after in zip(ends, begins)
             for ended, begun, tag in zip(ended_before, begun_after, [*tags, 'O'])]
-    numbers = {step: number for number, step in enumerate(dict.fromkeys(said))}
-    return np.array([numbers[step] for step in said], np.int32).reshape(len(tags) + 1, len(tags) + 1)
+    numbers = {step: number for number, step in enumerate(dict.fromkeys(steps))}
+    return np.array([numbers[step] for step in steps], np.int32).reshape(len(tags) + 1, len(tags) + 1)
 
 
 def spans_of(tags: Iterable[str]) -> list[SpanTuple]:
-    """The spans of any tags, also ill-formed ones: a span begins wherever a change of type or prefix allows it.
+    """The spans of a tag sequence, which may be invalid. A span begins wherever a new type or prefix allows it.
 
-    For B, I and O these are the rules of conlleval. That script does not know S and M, and takes E for the inside of a
-    span unless E or I comes after it; here M counts as I, E ends a span, and S is a span of one token.
+    For B, I and O these are the rules of conlleval. For other prefixes they differ: conlleval does not know S and M,
+    and reads E as the inside of a span unless E or I follows. Here M means I, E ends a span, and S is a one-token span.
     """
     spans: list[SpanTuple] = []
     first, before = 0, ('O', '')
@@ -207,21 +206,21 @@ def spans_of(tags: Iterable[str]) -> list[SpanTuple]:
 
 
 def strict_spans_of(tags: Iterable[str], scheme: str) -> list[SpanTuple]:
-    """Only those spans that are well-formed in the scheme, 'BIO', 'BIOES' or 'BMES'; other tags are ignored."""
+    """The spans whose tags are valid in the scheme 'BIO', 'BIOES' or 'BMES'; other tags are ignored."""
     known = [tag if is_span_tag(tag) and tag[0] in TABLE[scheme].prefixes else 'O' for tag in tags]
     return [(kind, first, last) for kind, first, last in spans_of(known)
             if known[first:last + 1] == tags_of([(kind, 0, last - first)], last - first + 1, scheme)]
 
 
 def spans_in(tags: Sequence[str], scheme: str, strict: bool = False) -> list[SpanTuple]:
-    """The spans of tags in a scheme: of plain tags one for each token; if `strict`, only those that are well-formed."""
+    """The spans of tags in a scheme; with `strict` only valid spans. Each plain tag is a span of one token."""
     if scheme == PLAIN:
         return [(tag, position, position) for position, tag in enumerate(tags)]
     return strict_spans_of(tags, scheme) if strict else spans_of(tags)
 
 
 def tags_of(spans: Iterable[SpanTuple], length: int, scheme: str) -> list[str]:
-    """The tags, in a scheme, of a sentence of that length with these spans, which must not overlap."""
+    """The tags in a scheme for a sentence of `length` tokens with the given spans, which must not overlap."""
     table, tags = TABLE[scheme], ['O'] * length
     before, after = None, 0                      # type of the span before, and the token after it
     for kind, first, last in sorted(spans, key=lambda span: span[1]):
@@ -233,10 +232,10 @@ def tags_of(spans: Iterable[SpanTuple], length: int, scheme: str) -> list[str]:
     return tags
 
 
-# Which scheme tags are in
+# Recognising the scheme
 
 class SchemeError(ValueError):
-    """Tags that fit no scheme; `sentence` and `position` are the indices of the first of them."""
+    """Tags that do not fit any scheme; `sentence` and `position` are the indices of the first such tag."""
 
     def __init__(self, message: str, sentence: int, position: int) -> None:
         super().__init__(message)
@@ -244,13 +243,13 @@ class SchemeError(ValueError):
 
 
 def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
-    """The name of the scheme that tag sequences are in: one of `TABLE`, or 'plain' for tags such as parts of speech.
+    """The name of the scheme of tag sequences: a key of `TABLE`, or 'plain' for tags such as parts of speech.
 
     Args:
-        sentences: lists of tags, of which some may be open.
+        sentences: lists of tags; some may be unknown.
 
     Raises:
-        SchemeError: some tags are of spans and others are not, such as 'B-PER' and 'NOUN', or no scheme has them all.
+        SchemeError: tags of spans are mixed with other tags, such as 'B-PER' with 'NOUN', or no scheme fits.
     """
     tags = {tag for sentence in sentences for tag in sentence} - {OPEN, NEXT}
     typed = {tag for tag in tags if (is_span_tag(tag) or OPEN in tag) and '-' in tag}
@@ -262,34 +261,34 @@ def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
         raise _fault(sentences, odd, f"expected 'O' or one of B, I, E, M, S with a type like {like!r}")
     prefixes = {split_tag(tag)[0] for tag in tags} - {'O', OPEN}
     fitting = [name for name, scheme in TABLE.items() if prefixes <= set(scheme.prefixes)]
-    if not fitting:                              # I and M are the inside of spans in different schemes
+    if not fitting:                              # I and M mean inside of a span in different schemes
         inside = {tag for tag in tags if split_tag(tag)[0] == 'I'}
-        raise _fault(sentences, inside, 'expected M inside of spans as elsewhere in the corpus')
+        raise _fault(sentences, inside, 'expected M inside of spans as in the rest of the corpus')
     if 'IOB1' in fitting:
         return 'IOB1' if _keeps_to('IOB1', sentences) and not _keeps_to('BIO', sentences) else 'BIO'
-    # Without I and M both schemes that mark the ends of spans fit; Chinese words leave nothing outside.
+    # Without I and M both BIOES and BMES fit; in Chinese word segmentation no token is outside of a word.
     return fitting[0] if len(fitting) == 1 or 'O' in tags else fitting[-1]
 
 
 def _fault(sentences: Sequence[Sequence[str]], wrong: Container[str], expected: str) -> SchemeError:
-    """The error for the first tag that is among the wrong ones."""
+    """The error for the first wrong tag."""
     return next(SchemeError(f'{expected}, got {_readable(tag)!r}', index, position)
                 for index, sentence in enumerate(sentences) for position, tag in enumerate(sentence) if tag in wrong)
 
 
 def _readable(tag: str) -> str:
-    """A tag for a message."""
+    """A tag for a message, with '?' for the unknown part."""
     return tag.replace(OPEN, '?')
 
 
 def _keeps_to(scheme: str, sentences: Sequence[Sequence[str]]) -> bool:
-    """Whether all transitions between tags are allowed by the scheme; the ends of sentences are not looked at."""
+    """Whether the scheme allows all transitions between tags; the last tags of sentences are not checked."""
     pairs = {pair for sentence in sentences for pair in zip([None, *sentence], sentence)}
     return all(_could_follow(scheme, *pair) for pair in pairs)
 
 
 def _could_follow(scheme: str, before: str | None, after: str) -> bool:
-    """Whether one tag may follow another, or a sentence's beginning, whatever is open in either of them."""
+    """Whether `after` may follow `before`, or begin a sentence, with some completion of unknown tags."""
     if before is None:
         return OPEN in after or may_follow(TABLE[scheme], None, split_tag(after))
     known = tags_in(scheme, {split_tag(tag)[1] for tag in (before, after)} - {OPEN} | {ANOTHER})

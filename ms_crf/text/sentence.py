@@ -1,7 +1,7 @@
-"""A sentence and its spans: the two classes that readers, splitters, the tagger and all writers share.
+"""The classes `Sentence` and `Span`, which readers, splitters, the tagger and all writers share.
 
-Offsets count characters of the text that a sentence was found in; a sentence that came as tokens has the text of its
-tokens joined by spaces. All ends are exclusive.
+Offsets count characters of the source text, in which the sentence was found. The source text of a list of tokens is the
+tokens joined with spaces. All ends are exclusive.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,11 +11,11 @@ from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.text.schemes import is_span_tag, spans_of
 
-Offsets = tuple[int, int]              # where something begins in the text, and where it ends, exclusive
+Offsets = tuple[int, int]              # start and end in the text; the end is exclusive
 
 
 class Row(NamedTuple):
-    """A line of a column file; it has no cells if it holds no token."""
+    """A line of a column file; `cells` is empty if the line has no token."""
 
     line_number: int
     text: str
@@ -23,7 +23,7 @@ class Row(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """One of the n best taggings of a sentence; `confidence` is its posterior."""
+    """One of the n best taggings of a sentence; `confidence` is its probability."""
 
     tags: list[str]
     confidence: float
@@ -31,15 +31,15 @@ class Alternative(NamedTuple):
 
 @dataclass(slots=True, unsafe_hash=True)
 class Span:
-    """A stretch of text with a type: a name, a chunk or a word.
+    """A part of a text with a type: an entity, a chunk or a word.
 
     Args:
-        type: of the span.
-        start, end: its characters in the text: from `start` up to `end`, exclusive.
-        start_token, end_token: its tokens in the sentence, in the same way; -1 if it is not tied to tokens.
-        confidence: the posterior of exactly this span; None if it was not computed.
-        line: of the file in which it stands.
-        source: the sentence, or the document, that holds its text.
+        type: type of the span.
+        start, end: offsets of its characters in the text; `end` is exclusive.
+        start_token, end_token: indices of its tokens in the sentence; `end_token` is exclusive. -1 without tokens.
+        confidence: probability of exactly this span; None if it was not computed.
+        line: line of the span in its file.
+        source: the sentence or document that contains the text.
     """
 
     type: str
@@ -58,16 +58,16 @@ class Span:
 
     @property
     def first(self) -> int:
-        """The first token, as in earlier versions; use `start_token`."""
+        """Index of the first token. Alias of `start_token`."""
         return self.start_token
 
     @property
     def last(self) -> int:
-        """The last token, inclusive, as in earlier versions; use `end_token`."""
+        """Index of the last token, inclusive. Use `end_token`, which is exclusive."""
         return self.end_token - 1
 
     def __iter__(self) -> Iterator[Any]:
-        """Unpacks (type, first, last, confidence), as in earlier versions."""
+        """Unpacks the span as a tuple (type, first, last, confidence)."""
         return iter((self.type, self.first, self.last, self.confidence))
 
     def __getitem__(self, index: int | slice) -> Any:
@@ -75,32 +75,32 @@ class Span:
 
 
 class Sentence:
-    """Tokens, and all that is known of them: tags, spans, confidences, and where the sentence stands in its text.
+    """The tokens of a sentence with tags, spans, confidences and offsets.
 
     Args:
         tokens: the tokens.
-        tags: a tag for each token; empty if there are none.
-        spans: (type, first token, last token), and the confidence where there is one; None for the spans of the tags.
-        confidences: for each token the posterior of its tag.
-        confidence: the posterior of all tags together.
-        alternatives: the n best taggings; the first has the same tags.
-        text: of the sentence, which holds the tokens one after the other; None for the tokens joined by spaces.
-        start: where this text begins in the text that the sentence was found in.
-        offsets: (start, end) of each token there; None if they follow from `text`.
+        tags: a tag for each token; empty for an untagged sentence.
+        spans: tuples (type, first token, last token) with an optional confidence; None for the spans of the tags.
+        confidences: the probability of each tag.
+        confidence: the probability of all tags together.
+        alternatives: the n best taggings; the first has the same tags as the sentence.
+        text: the text of the sentence, which contains the tokens in order; None to join the tokens with spaces.
+        start: offset of the sentence in the source text.
+        offsets: (start, end) of each token in the source text; None to find the tokens in `text`.
         raw: whether the sentence was found in raw text.
-        line: of the file on which the sentence begins.
-        lines: of each token; empty if all tokens are on `line`.
-        rows: of the sentence in a column file.
-        record: of the sentence in a JSON file.
+        line: first line of the sentence in its file.
+        lines: the line of each token; empty if all tokens are on `line`.
+        rows: the rows of the sentence in a column file.
+        record: the record of the sentence in a JSON file.
 
     Attributes:
-        The arguments; `spans` are objects of the class `Span`.
+        The arguments; `spans` contains objects of the class `Span`.
     """
 
     __slots__ = ('_offsets', '_span_tuples', '_spans', '_text', 'alternatives', 'confidence', 'confidences', 'line',
                  'lines', 'raw', 'record', 'rows', 'start', 'tags', 'tokens')
 
-    #: makes HTML of a sentence, for notebooks; `ms_crf.render.tagged` sets it
+    #: a function that renders a sentence as HTML for notebooks; `ms_crf.render.tagged` sets it
     renderer: ClassVar[Callable[['Sentence'], str] | None] = None
 
     def __init__(self, tokens: list[str], tags: list[str] | None = None, spans: Sequence[tuple] | None = None,
@@ -116,13 +116,13 @@ class Sentence:
 
     @classmethod
     def of_text(cls, text: str, offsets: list[Offsets], **others: Any) -> 'Sentence':
-        """The sentence of a text whose tokens are at some offsets, at least one."""
+        """The sentence with tokens at these offsets of a text; at least one token is required."""
         start, end = offsets[0][0], offsets[-1][1]
         return cls([text[begin:stop] for begin, stop in offsets], text=text[start:end], start=start, offsets=offsets,
                    **others)
 
     def replace(self, **changes: Any) -> 'Sentence':
-        """A copy with other values of some arguments; spans that are not named follow from the tags if these change."""
+        """A copy with new values of some arguments; new tags also replace the spans, unless `spans` is given."""
         values = {'text': self._text, 'offsets': self._offsets, **{
             name: getattr(self, name) for name in self.__slots__ if name[0] != '_'}}
         if 'tags' not in changes:
@@ -131,11 +131,11 @@ class Sentence:
 
     @property
     def prediction(self) -> tuple:
-        """What a tagger says of the sentence: tags, spans as tuples, confidences, confidence, alternatives."""
+        """The output of a tagger: tags, spans as tuples, confidences, confidence, alternatives."""
         return self.tags, self._span_tuples, self.confidences, self.confidence, self.alternatives
 
     def predicted(self, prediction: tuple) -> 'Sentence':
-        """The same sentence with the `prediction` of a tagger."""
+        """A copy with another `prediction`."""
         names = 'tags', 'spans', 'confidences', 'confidence', 'alternatives'
         return self.replace(**dict(zip(names, prediction)))
 
@@ -143,78 +143,78 @@ class Sentence:
     def text(self) -> str:
         """The text of the sentence."""
         if self._text is None:
-            self._offsets = self.offsets         # those of tokens joined by spaces, as long as there is no other text
+            self._offsets = self.offsets         # before the text is set: offsets of tokens joined with spaces
             self._text = ' '.join(self.tokens)
         return self._text
 
     @property
     def end(self) -> int:
-        """Where the sentence ends in the text that it was found in."""
+        """The offset of the end of the sentence in the source text."""
         return self.start + len(self.text)
 
     @property
     def offsets(self) -> list[Offsets]:
-        """Where each token is in the text that the sentence was found in."""
+        """The offsets (start, end) of each token in the source text."""
         if self._offsets is None:
-            found = None if self._text is None else find_tokens(self.tokens, self._text, self.start)
-            if found is None:                    # the text joins the tokens by spaces
+            offsets = None if self._text is None else find_tokens(self.tokens, self._text, self.start)
+            if offsets is None:                    # tokens joined with spaces
                 starts = accumulate((len(token) + 1 for token in self.tokens), initial=self.start)
-                found = [(start, start + len(token)) for start, token in zip(starts, self.tokens)]
-            self._offsets = found
+                offsets = [(start, start + len(token)) for start, token in zip(starts, self.tokens)]
+            self._offsets = offsets
         return self._offsets
 
     @property
     def spans(self) -> list[Span]:
-        """The names, chunks or words; none if tags stand for single tokens, such as parts of speech."""
+        """The entities, chunks or words; empty for plain tags, such as parts of speech."""
         if self._spans is None:
-            found = self._span_tuples
-            if found is None:
+            tuples = self._span_tuples
+            if tuples is None:
                 of_spans = all(tag == 'O' or is_span_tag(tag) for tag in self.tags)
-                found = spans_of(self.tags) if of_spans else []
-            self._spans = self.spans_at(found) if found else []
+                tuples = spans_of(self.tags) if of_spans else []
+            self._spans = self.spans_at(tuples) if tuples else []
         return self._spans
 
     entities = spans
 
     def spans_at(self, spans: Iterable[tuple]) -> list[Span]:
-        """Spans of this sentence from (type, first token, last token, confidence), the last of which may be missing."""
+        """`Span` objects of this sentence from tuples (type, first token, last token) with an optional confidence."""
         offsets = self.offsets
         return [Span(kind, offsets[first][0], offsets[last][1], first, last + 1, rest[0] if rest else None,
                      self.line_of(first), self) for kind, first, last, *rest in spans]
 
     @property
     def token_spans(self) -> list[Span]:
-        """A span for each token, with its tag as type."""
+        """A span for each token, with the tag as type."""
         confidences: Sequence[float | None] = self.confidences or [None] * len(self.tokens)
         return self.spans_at((tag, index, index, confidence) for index, (tag, confidence) in
                              enumerate(zip(self.tags, confidences)))
 
     @property
     def sentence(self) -> 'Sentence':
-        """The sentence itself, as in earlier versions, where a sentence of a text was another class."""
+        """The sentence itself; for programs written for earlier versions."""
         return self
 
     def text_at(self, start: int, end: int) -> str:
-        """What the text of the sentence has from one offset to another."""
+        """The text between two offsets of the source text."""
         return self.text[start - self.start:end - self.start]
 
     def line_of(self, index: int) -> int:
-        """The line of a token in the file."""
+        """The line number of a token in the file."""
         return self.lines[index] if self.lines else self.line
 
     def stripped(self) -> 'Sentence':
-        """The sentence without the white space around its tokens that belongs to its text."""
+        """A copy without white space before the first token and after the last token."""
         start, end = self.offsets[0][0], self.offsets[-1][1]
         return self.replace(text=self.text_at(start, end), start=start)
 
     def moved(self, start: int) -> 'Sentence':
-        """The sentence in a longer text, in which its own text begins at `start`."""
-        by = start - self.start
-        offsets = None if self._offsets is None else [(begin + by, end + by) for begin, end in self._offsets]
+        """A copy whose text begins at the offset `start` of the source text."""
+        shift = start - self.start
+        offsets = None if self._offsets is None else [(begin + shift, end + shift) for begin, end in self._offsets]
         return self.replace(start=start, offsets=offsets)
 
     def with_spans(self, spans: Iterable[Span], shown: Callable[[Span], str]) -> str:
-        """The text, in which a function writes each of some spans."""
+        """The text of the sentence, with each span replaced by the result of the function `shown`."""
         pieces, done = [], self.start
         for span in spans:
             pieces += [self.text_at(done, span.start), shown(span)]
@@ -222,7 +222,7 @@ class Sentence:
         return ''.join([*pieces, self.text_at(done, self.end)])
 
     def to_dict(self) -> dict[str, Any]:
-        """The sentence as an object of JSON: text, tokens, tags, entities, and confidences where there are some."""
+        """The sentence as a JSON object: text, tokens, tags, entities and, if they were computed, confidences."""
         offsets = self.offsets
         placed = self.raw and bool(offsets)
         record: dict[str, Any] = {'start': offsets[0][0], 'end': offsets[-1][1], 'offsets': offsets} if placed else {}
@@ -237,7 +237,7 @@ class Sentence:
         return record
 
     def __str__(self) -> str:
-        """The text with its spans in brackets; with tags that stand for single tokens, each token with its tag."""
+        """The text with spans in brackets; for plain tags each token with its tag."""
         if self.spans or not any(tag != 'O' for tag in self.tags):
             return self.with_spans(self.spans, lambda span: f'[{span.text}{" " * bool(span.type)}{span.type}]')
         return self.with_spans(self.token_spans, lambda span: f'{span.text}/{span.type}')
@@ -246,13 +246,13 @@ class Sentence:
         return f'Sentence({str(self)!r})'
 
     def __eq__(self, other: object) -> bool:
-        """Whether another sentence has the same tokens, tagged alike, wherever it stands."""
+        """Whether two sentences have the same tokens and the same prediction; offsets do not matter."""
         return isinstance(other, Sentence) and (self.tokens, *self.prediction) == (other.tokens, *other.prediction)
 
-    __hash__ = None  # type: ignore[assignment] # as lists have none
+    __hash__ = None  # type: ignore[assignment] # mutable
 
     def _repr_html_(self) -> str | None:
-        """Returns what a notebook shows: the text with coloured spans, or with tags where there are no spans."""
+        """HTML for notebooks: the text with highlighted spans, or with tags if there are no spans."""
         return None if Sentence.renderer is None else Sentence.renderer(self)
 
 
@@ -265,7 +265,7 @@ def _entity(span: Span) -> dict[str, Any]:
 
 
 def find_tokens(tokens: Iterable[str], text: str, start: int = 0) -> list[Offsets] | None:
-    """The offsets of tokens in a text, which begins at `start`; None unless it holds them one after the other."""
+    """Offsets of tokens that occur in this order in a text with the offset `start`; None if they do not."""
     offsets, done = [], 0
     for token in tokens:
         begin = text.find(token, done)

@@ -273,7 +273,7 @@ def test_shards_outputs_that_can_not_be_told_apart_are_refused(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text('to\n')
     first, second = (str(tmp_path / name / 'a.txt') for name in ('one', 'two'))
-    with pytest.raises(OptionError, match=re.escape(f'{first} and {second} would both become ')):
+    with pytest.raises(OptionError, match=re.escape(f'{first} and {second} would both be written to ')):
         shards_of([first, second], tmp_path / 'out', 'jsonl')
     (tmp_path / 'one' / 'b.jsonl').write_text('')
     with pytest.raises(OptionError, match='in another folder than the input'):

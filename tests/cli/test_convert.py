@@ -47,7 +47,7 @@ def test_convert_names_of_brat(call, tmp_path):
     """A name of a pair holds one text; any other, or a folder that is there, gets a pair for each."""
     (tmp_path / 'a.jsonl').write_text(JSON_LINES * 2)
     assert call('a.jsonl', 'one.ann') == (0, [
-        'a.jsonl: 1 text without the border before it, since one file holds one text; the first, at line 2: '
+        'a.jsonl: 1 text joined to the previous text, because one file holds one text; the first, at line 2: '
         "'Ada saw Rome'", 'one.ann: 2 texts with 4 spans of a.jsonl, as brat'])
     assert (tmp_path / 'one.txt').read_text() == 'Ada saw Rome\nAda saw Rome'
     assert (tmp_path / 'one.ann').read_text() == ('T1\tPER 0 3\tAda\nT2\tLOC 8 12\tRome\n'
@@ -57,8 +57,8 @@ def test_convert_names_of_brat(call, tmp_path):
         assert call('a.jsonl', folder, *arguments)[0] == 0
         assert files(tmp_path / folder) == ['1.ann', '1.txt', '2.ann', '2.txt']
         assert (tmp_path / folder / '2.txt').read_text() == 'Ada saw Rome'
-    assert call('a.jsonl', 'there') == (2, ['ms-crf convert: there: expected no folder there yet, or an empty one, got '
-                                            'something; choose another'])
+    assert call('a.jsonl', 'there') == (2, ['ms-crf convert: there: expected a new or empty folder, got an existing '
+                                            'file or a folder with files; choose another name'])
 
 
 def test_convert_names_of_texts_are_kept_where_they_can_be(call, tmp_path):
@@ -69,7 +69,7 @@ def test_convert_names_of_texts_are_kept_where_they_can_be(call, tmp_path):
     assert call('.', 'x.conllu')[0] == 0 and call('x.conllu', 'out/')[0] == 0
     assert files(tmp_path / 'out') == ['b.ann', 'b.txt', 'c.ann', 'c.txt']
     assert call('b.ann', 'b.jsonl', '--to', 'doccano')[1][0] == (
-        "b.ann: 1 text without its name, which the format has no place for; the first, at line 1: 'Ada'")
+        "b.ann: 1 text written without the name, which the output format cannot hold; the first, at line 1: 'Ada'")
 
 
 def test_convert_json_is_known_by_how_it_begins(call, tmp_path):
@@ -78,41 +78,45 @@ def test_convert_json_is_known_by_how_it_begins(call, tmp_path):
     assert call('export', 'x.tsv')[0] == 0 and (tmp_path / 'x.tsv').read_text() == ROWS
     (tmp_path / 'export').write_text(ROWS)
     status, (line,) = call('export', 'x.tsv')
-    assert status == 2 and line.startswith('ms-crf convert: export: neither the name of IN nor how it begins says '
-                                           'which format it has; name it with --from, one of json, ')
+    assert status == 2 and line.startswith('ms-crf convert: export: neither the name nor the first line of IN shows '
+                                           'its format; name the format with --from, one of json, ')
     assert call('export', 'y.tsv', '--from', 'columns')[0] == 0
     status, (line,) = call('a.tsv', 'x.jsonl')
-    assert status == 2 and line.startswith('ms-crf convert: x.jsonl: the name of OUT does not say which format it is '
-                                           'to have; name it with --to, one of tokens, doccano, ')
+    assert status == 2 and line.startswith('ms-crf convert: x.jsonl: the name of OUT does not show its format; name '
+                                           'the format with --to, one of tokens, doccano, ')
 
 
 def test_convert_what_a_format_has_no_place_for(call, tmp_path):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     (tmp_path / 'b.jsonl').write_text(json.dumps({'text': 'Ada  saw', 'label': []}) + '\n' + JSON_LINES)
     assert call('b.jsonl', 'x.tsv')[1][0] == (
-        'b.jsonl: 1 text without its white space, which the format has no place for; the first, at line 1: '
+        'b.jsonl: 1 text written without the original white space, '
+        'which the output format cannot hold; the first, at line 1: '
         "'Ada  saw'")
     assert call('a.tsv', 'x.jsonl', '--to', 'spacy')[1][0] == (
-        'a.tsv: 1 text made of tokens joined by blanks, and sentences by line ends; the first, at line 1: '
+        'a.tsv: 1 text made by joining tokens with spaces and sentences with line ends; the first, at line 1: '
         "'Ada saw Rome'")
     (tmp_path / 'b.conllu').write_text('# text = don\'t\n1\tdo\tdo\tAUX\t_\t_\t0\troot\t_\tSpaceAfter=No\n'
                                        "2\tn't\tnot\tPART\t_\t_\t1\tadvmod\t_\t_\n\n")
     assert call('b.conllu', 'x.jsonl', '--to', 'doccano', '--splitter', 'blanks')[1][:-1] == [
-        'b.conllu: 1 text without its tokens and sentences, which the format has no place for; the first, at line 2: '
+        'b.conllu: 1 text written without tokens and sentences, '
+        'which the output format cannot hold; the first, at line 2: '
         '"don\'t"',
-        'b.conllu: 1 sentence without its other columns, which the format has no place for; the first, at line 2: '
+        'b.conllu: 1 sentence written without the other columns, '
+        'which the output format cannot hold; the first, at line 2: '
         '"don\'t"',
-        'b.conllu: 1 sentence of plain tags, in which each token became a span; the first, at line 2: "do n\'t"']
+        'b.conllu: 1 sentence with plain tags, in which each token became a span; the first, at line 2: "do n\'t"']
     (tmp_path / 'c.tsv').write_text('Ada NNP I-NP B-PER\n')
     assert call('c.tsv', 'x.tsv')[1][0] == (
-        "c.tsv: 1 sentence without its other columns, which the format has no place for; the first, at line 1: 'Ada'")
+        "c.tsv: 1 sentence written without the other columns, "
+        "which the output format cannot hold; the first, at line 1: 'Ada'")
 
 
 @pytest.mark.parametrize('output,options', [('x.jsonl', ['--to', 'doccano']), ('x.tsv', ['--scheme', 'BIOES'])])
 def test_convert_tags_that_break_their_scheme_are_said(call, tmp_path, output, options):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     (tmp_path / 'b.tsv').write_text('Ada\tI-PER\n\nBob\tB-PER\n\nEve\tB-PER\nsaw\tI-LOC\n')
-    line = "b.tsv: 2 sentences with tags that break their scheme, read by the rules of conlleval; the first, at line 1:"
+    line = "b.tsv: 2 sentences with invalid tag sequences, read by the rules of conlleval; the first, at line 1:"
     assert f"{line} 'Ada'" in call('b.tsv', output, *options)[1]
 
 
@@ -161,22 +165,22 @@ def test_convert_columns_of_conllu(call, tmp_path):
     ('b.tsv', '', [], 'b.tsv: expected annotated text, got none'),
     ('b.jsonl', '[]', [], 'b.jsonl: expected annotated text, got none'),
     ('b.jsonl', '{"tokens": ["a"], "tags": ["NOUN"]}\n' + JSON_LINES, [],
-     'b.jsonl:2: expected plain tags as elsewhere in the file, got spans'),
+     'b.jsonl:2: expected plain tags as in the rest of the file, got spans'),
     ('b.jsonl', '{"tokens": ["a\\tb"], "tags": ["O"]}', [],
      "b.jsonl:1: expected tokens and tags that columns can hold, got a tab in 'a\\tb'; JSON lines can hold it"),
     ('b.jsonl', '{"tokens": ["a b"], "tags": ["O"]}', ['--to', 'conll2003'],
-     "b.jsonl:1: expected tokens and tags that columns can hold, got a blank in 'a b'; JSON lines can hold it"),
-    ('b.jsonl', '{"tokens": ["\\ud800"], "tags": ["O"]}', [], 'got half of a surrogate pair in'),
-    ('b.jsonl', '{"tokens": ["-DOCSTART-x"], "tags": ["O"]}', [], 'got the sign of a border between documents in'),
-    ('b.jsonl', '{"tokens": [" a"], "tags": ["O"]}', [], "got a blank at its end in ' a'"),
-    ('b.jsonl', '{"text": "a", "label": [[0, 1, "X Y"]]}', ['--to', 'conll2003'], "got a blank in 'B-X Y'"),
+     "b.jsonl:1: expected tokens and tags that columns can hold, got a space in 'a b'; JSON lines can hold it"),
+    ('b.jsonl', '{"tokens": ["\\ud800"], "tags": ["O"]}', [], 'got an unpaired surrogate in'),
+    ('b.jsonl', '{"tokens": ["-DOCSTART-x"], "tags": ["O"]}', [], 'got a mark that begins a document in'),
+    ('b.jsonl', '{"tokens": [" a"], "tags": ["O"]}', [], "got a space at one end in ' a'"),
+    ('b.jsonl', '{"text": "a", "label": [[0, 1, "X Y"]]}', ['--to', 'conll2003'], "got a space in 'B-X Y'"),
     ('b.jsonl', '{"text": "a", "label": [[0, 1, "X Y"]]}', ['--to', 'brat'],
-     "b.jsonl:1: expected a type without white space for each span, as brat has them, got 'X Y'"),
+     "b.jsonl:1: expected a type without white space for each span, because brat requires it, got 'X Y'"),
     ('b.jsonl', '{"text": "\\ud800", "label": []}', ['--to', 'brat'], 'b.jsonl:1: expected text that UTF-8 can hold'),
     ('b.jsonl', '{"text": "a b", "label": [[0, 1, "X"]]}', ['--scheme', 'plain'],
-     "b.jsonl:1: expected a span of its own for each token, as plain tags are made of, got none for 'b'"),
+     "b.jsonl:1: expected a span for each token, because plain tags are made of one-token spans, got none for 'b'"),
     ('b.tsv', 'a\tX\n', ['--scheme', 'BIOES'],
-     'the scheme BIOES is for tags of spans, got plain tags; leave the scheme away'),
+     'the scheme BIOES is for tags of spans, got plain tags; omit the scheme'),
     ('b.tsv', 'a\tO\n', ['--splitter', 'x'], "--splitter must be blanks, "),
     ('b.tsv', 'a\tO\n', ['--splitter', 'blanks'], '--splitter has no effect from columns to columns, as the file has '
                                                   'tokens; omit it'),
@@ -186,7 +190,7 @@ def test_convert_columns_of_conllu(call, tmp_path):
                                                                   'spans; omit it'),
     ('b.jsonl', JSON_LINES, ['--tag-column', '4'], '--tag-column has no effect with --to columns, only with conllu; '
                                                    'omit it'),
-    ('b.jsonl', JSON_LINES, ['--tag-column', '1', '--to', 'conllu'], 'the column of the tags of CoNLL-U must be from 2 '
+    ('b.jsonl', JSON_LINES, ['--tag-column', '1', '--to', 'conllu'], 'the tag column of CoNLL-U must be from 2 '
                                                                      'to 9, got 1'),
 ])
 def test_convert_a_fault_is_one_line_and_leaves_what_was_there(call, tmp_path, name, text, options, message):
@@ -206,7 +210,7 @@ def test_convert_a_fault_is_one_line_and_leaves_what_was_there(call, tmp_path, n
     (['a.tsv', 'absent/x.tsv'], 'absent/x.tsv: cannot be written: there is no folder '),
     (['a.tsv', 'absent/x.ann'], 'absent/x.txt: cannot be written: there is no folder '),
     (['a.tsv', 'absent/x/'], 'absent/x/: cannot be written: No such file or directory'),
-    (['a.tsv', 'a.jsonl', '--to', 'brat'], 'a.jsonl: expected no folder there yet, or an empty one, got something'),
+    (['a.tsv', 'a.jsonl', '--to', 'brat'], 'a.jsonl: expected a new or empty folder, got an existing file'),
     (['a.tsv', 'x', '--to', 'brta'], "argument --to: invalid choice: 'brta'")])
 def test_convert_names_that_can_not_be(call, tmp_path, arguments, message):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
@@ -243,7 +247,7 @@ def test_convert_is_a_function_for_programs(tmp_path, capfd):
     ({'from_': 'nothing'}, 'from_ must be one of json, tokens, .*, got \'nothing\'$'),
     ({'as_': 'predictions'}, 'as_ has no effect with to columns, which has no predictions; omit it$'),
     ({'columns': '1,1'}, "columns must be two numbers like 0,-1, got '1,1'$"),
-    ({'target': 'x'}, '^x: the name of target does not say which format it is to have; name it with to, one of '),
+    ({'target': 'x'}, '^x: the name of target does not show its format; name the format with to, one of '),
     ({'target': ''}, '^target must be a name, got nothing$'), ({'label_type': ''}, 'label_type must be a name')])
 def test_convert_faults_of_the_function_name_its_arguments(tmp_path, arguments, message):
     (tmp_path / 'a.tsv').write_text('Ada\tB-PER\n')

@@ -281,8 +281,8 @@ def test_infer_what_it_can_not_do(infer_py, arguments, message, tmp_path, monkey
 
 @pytest.mark.parametrize('name,text,arguments,message', [
     ('in.tsv', 'of O\n\nXan\n', ['--score'], 'in.tsv:3: expected columns 0 and -1 to hold token and tag'),
-    ('in.tsv', 'a O\n\nXan NOUN\n', ['--score'], "in.tsv:3: expected 'O' or tags of spans like BIO has them, got "),
-    ('in.tsv', 'a M-X\nb I-X\n', ['--score'], 'in.tsv:1: expected M inside of spans as elsewhere in the corpus, got'),
+    ('in.tsv', 'a O\n\nXan NOUN\n', ['--score'], "in.tsv:3: expected 'O' or tags of spans in the scheme BIO, got "),
+    ('in.tsv', 'a M-X\nb I-X\n', ['--score'], 'in.tsv:1: expected M inside of spans as in the rest of the corpus, got'),
     ('in.tsv', 'of O\n', ['--columns', '3'], 'in.tsv:1: expected column 3 to hold token'),
     ('in.tsv', '\n', ['--score'], 'in.tsv: expected tagged sentences, got none'),
     ('in.jsonl', '{"text": "on"}\nx\n', [], 'in.jsonl:2: expected a JSON object: Expecting value at column 1'),

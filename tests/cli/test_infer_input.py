@@ -159,7 +159,7 @@ def test_infer_input_parts_of_speech_go_to_their_column(infer_py, tmp_path, colu
 
 @pytest.mark.parametrize('text,arguments,message', [
     ('1\ton\n', ['--columns', '1'], "{path}:1: expected 10 columns, as CoNLL-U has them, got '1\\ton'"),
-    (CONLLU, ['--columns', '1,0'], 'the column of the tags of CoNLL-U must be from 2 to 9, got 0')])
+    (CONLLU, ['--columns', '1,0'], 'the tag column of CoNLL-U must be from 2 to 9, got 0')])
 def test_infer_input_what_would_be_no_conllu(infer_py, run, tmp_path, text, arguments, message):
     path = write(tmp_path, text, 'in.conllu')
     assert infer_py('--run', run, '--input', path, '--format', 'conll', *arguments) == (

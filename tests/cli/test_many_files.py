@@ -137,15 +137,15 @@ def test_many_files_faults(texts, tmp_path, infer_py):
     assert fault('--input', texts) == (f'infer.py: --output must name a folder if --input is several files, as {texts} '
                                        'is\n')
     assert fault('--input', texts / '*.no', '--output', tmp_path / 'o') == (
-        f'infer.py: {texts}/*.no: expected a pattern of files to tag, got one without any\n')
+        f'infer.py: {texts}/*.no: expected files to tag for this pattern, got none\n')
     (tmp_path / 'empty').mkdir()
-    assert 'expected a folder of files to tag, got one without any' in fault('--input', tmp_path / 'empty', '--output',
+    assert 'expected files to tag in this folder, got none' in fault('--input', tmp_path / 'empty', '--output',
                                                                              tmp_path / 'o')
-    assert 'the output must be a folder where the input is many files, got the file' in fault(
+    assert 'the output must be a folder if the input is several files, got the file' in fault(
         '--input', texts, '--output', texts / 'a.txt')
     assert 'a.txt would be overwritten' in fault('--input', texts, '--output', texts)
     assert '--raw needs text, got conll in ' in fault('--input', texts, '--output', tmp_path / 'o', '--raw')
     assert '--score needs tags in the input, got text in ' in fault('--input', texts, '--score')
     (texts / 'a.txt.gz').write_bytes(gzip.compress(b'of\n'))
-    assert 'would both become' in fault('--input', texts, '--output', tmp_path / 'o')
+    assert 'would both be written to' in fault('--input', texts, '--output', tmp_path / 'o')
     assert not os.path.exists(tmp_path / 'o')

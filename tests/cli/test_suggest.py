@@ -190,11 +190,11 @@ def test_suggest_what_comes_through_a_pipe(run):
     ('--raw --input-format json', '--raw needs text, got json in {text}; add --input-format text if the file '
                                   'contains text'),
     ('--format brat', '--output must name a folder or a .txt or .ann file for brat'),
-    ('--output {folder} --format brat', '{folder}: expected no folder there yet, or an empty one, got something; '
-                                        'choose another'),
+    ('--output {folder} --format brat', '{folder}: expected a new or empty folder, got an existing file or a folder '
+                                        'with files; choose another name'),
     ('--output {folder}/absent/x', '{folder}/absent/x: cannot be written: there is no folder {folder}/absent'),
     ('--known {folder}/absent.tsv', '{folder}/absent.tsv: no such file'),
-    ('--known {text}', "{text}:1: expected columns 0 and -1 to hold token and tag, separated by tabs or blanks, got"),
+    ('--known {text}', "{text}:1: expected columns 0 and -1 to hold token and tag, separated by tabs or spaces, got"),
     ('--known {all}', '{text}: expected sentences that differ from --known, got none'),
     ('--run {folder}', '{folder}/config.json: no such file')])
 def test_suggest_what_can_not_be(run, text, tmp_path, call, arguments, message):

@@ -2,7 +2,7 @@
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats import brat
-from ms_crf.formats.document import Reading
+from ms_crf.formats.document import ReadOptions
 from ms_crf.formats.registry import read_corpus
 
 import pytest
@@ -32,7 +32,7 @@ def pair(tmp_path):
 def found(path):
     remarks = []
     documents = [(document.name, [(span.start, span.end, span.type) for span in document.spans])
-                 for document in brat.read(path, Reading(report=remarks.append))]
+                 for document in brat.read(path, ReadOptions(report=remarks.append))]
     return documents, [(remark.kind, remark.line, remark.text) for remark in remarks]
 
 
@@ -79,7 +79,7 @@ def test_brat_files_a_folder_is_read_in_the_order_of_names(pair, tmp_path):
 
 
 @pytest.mark.parametrize('ann,message', [
-    ('T1\tPER 0 3\tBob\n', "doc.ann:1: expected 'Bob' where T1 is, got 'Ada'"),
+    ('T1\tPER 0 3\tBob\n', "doc.ann:1: expected 'Bob' at the offsets of T1, got 'Ada'"),
     ('T1\tPER 0 3\tAda\nT2 PER 0 3 Ada\n', "doc.ann:2: expected T1, a tab, 'TYPE START END', a tab and the text, got "
                                           "'T2 PER 0 3 Ada'"),
     ('T1\tPER 0\tAda\n', 'doc.ann:1: expected T1, a tab'),

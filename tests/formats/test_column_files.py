@@ -9,7 +9,7 @@ from ms_crf.base.errors import CorpusError
 from ms_crf.formats import columns, conversion
 from ms_crf.formats.columns import blocks
 from ms_crf.formats.dataset import load
-from ms_crf.formats.document import Reading, nowhere
+from ms_crf.formats.document import ReadOptions, discard
 from ms_crf.formats.lines import numbered_lines
 from ms_crf.formats.registry import ROWS, read_corpus
 
@@ -86,9 +86,9 @@ def test_column_files_the_mark_of_unknown_tags_is_a_tag_in_the_first_row_of_a_se
     tokens = ['#', 'EU']
     assert [row.cells[0] for rows in blocks(numbered_lines(path), mark=mark) for row in rows if row.cells] == tokens
     assert [sentence.tokens for sentence in read_corpus(path, mark=mark)] == [tokens]
-    items = columns.sentences(numbered_lines(path), 'x.tsv', Reading((0,), mark))
+    items = columns.sentences(numbered_lines(path), 'x.tsv', ReadOptions((0,), mark))
     assert [item.tokens for item in items] == [tokens]
-    [document] = conversion.read(path, ROWS, nowhere, mark=mark).documents
+    [document] = conversion.read(path, ROWS, discard, mark=mark).documents
     assert document.sentences[0].tokens == tokens
 
 

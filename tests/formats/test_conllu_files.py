@@ -5,7 +5,7 @@ import re
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats import conllu
 from ms_crf.formats.alignment import tagged
-from ms_crf.formats.document import Document, Reading, Target
+from ms_crf.formats.document import Document, ReadOptions, Target
 from ms_crf.formats.registry import read_corpus
 from ms_crf.text.sentence import Row, Span
 from ms_crf.text.splitting import splitter_named
@@ -41,7 +41,7 @@ TO_PLAIN = Target('conllu', splitter_named('blanks'), 'plain')
 
 
 def documents(path, columns=conllu.COLUMNS):
-    return list(conllu.read(path, Reading(columns, report=pytest.fail)))
+    return list(conllu.read(path, ReadOptions(columns, report=pytest.fail)))
 
 
 def check(text):
@@ -86,7 +86,7 @@ def test_conllu_files_text_without_space_after(tmp_path):
     assert (document.text, document.sentences[0].offsets) == ('Hello,  you', [(0, 5), (5, 6), (8, 11)])
     remarks = []
     document, = conllu.read(write(tmp_path, rows('# text = Bye', '1 Hello _', '2 you _', '')),
-                            Reading(conllu.COLUMNS, report=remarks.append))
+                            ReadOptions(conllu.COLUMNS, report=remarks.append))
     assert document.text == 'Hello you' and [(each.kind, each.line) for each in remarks] == [('odd text', 2)]
 
 
@@ -98,7 +98,8 @@ def test_conllu_files_tags_of_spans_are_in_misc(tmp_path):
 
 
 @pytest.mark.parametrize('lines,message', [
-    (['1-2 al _', '1 a _', ''], ':1: expected all words of each range, got fewer in the sentence that begins here'),
+    (['1-2 al _', '1 a _', ''],
+     ':1: expected all words of each range like 1-2, got fewer in the sentence that begins here'),
     (['1-3 al _', '1-2 a _', '1 a _', ''], ":2: expected a range of words like 1-2, got '1-2'"),
     (['1 a _', '2 _'], ':2: expected columns 1 and 3')])
 def test_conllu_files_faults_are_named_with_file_and_line(tmp_path, lines, message):

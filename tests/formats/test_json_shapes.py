@@ -8,7 +8,7 @@ import re
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats import json_lines, json_records
-from ms_crf.formats.document import Reading
+from ms_crf.formats.document import ReadOptions
 from ms_crf.formats.registry import read_corpus
 
 import pytest
@@ -56,7 +56,7 @@ def found(path):
     """(text, spans) of each document, and (kind, line, text) of each remark."""
     remarks = []
     documents = [(document.text, [(span.start, span.end, span.type) for span in document.spans])
-                 for document in json_records.read(path, Reading(report=remarks.append))]
+                 for document in json_records.read(path, ReadOptions(report=remarks.append))]
     return documents, [(remark.kind, remark.line, remark.text) for remark in remarks]
 
 
@@ -174,11 +174,11 @@ def test_json_shapes_what_is_left_out_is_reported(tmp_path):
                                                 'not after its end, got 2 to 1'),
     ('{"text": "abc", "label": [[-1, 1, "X"]]}', ':1: expected a span from 0 to 3'),
     ('{"text": "abc", "label": [{"start": 0, "end": 1, "label": "X", "text": "c"}]}',
-     ":1: expected 'c' at 0 to 1, as its span says, got 'a'"),
+     ":1: expected 'c' at 0 to 1, the text of the span, got 'a'"),
     ('{"text": "abc", "label": [[0, 1, "X"]], "spans": [[0, 1, "X"]]}',
-     ':1: expected spans under one name, got them under "spans" and "label"'),
+     ':1: expected spans under one key, got spans under "spans" and "label"'),
     ('{"text": "abc", "spans": [], "tokens": [{"start": 1, "end": 2}, {"start": 0, "end": 1}]}',
-     ':1: expected tokens one after the other, got one from 0 to 1 after one that ends at 2'),
+     ':1: expected tokens in the order of the text, got 0 to 1 after a token that ends at 2'),
     ('{"text": "abc", "spans": [], "tokens": [{"start": 1, "end": "2"}]}', ':1: expected a span from 0 to 3'),
     ('[{"text": "a", "label": []},\n {"text": "a" "label": []}]',
      ":2: expected a JSON object: Expecting ',' delimiter at column 15"),
@@ -242,7 +242,7 @@ def test_json_shapes_each_record_shows_what_it_is_whatever_stands_before_it(tmp_
         lines.append(line + (record == ARRAY))
         line += record.count('\n') + 1
     assert [int(sentence.line) for sentence in sentences] == lines
-    items = json_records.sentences(enumerate('\n'.join(records).split('\n'), 1), 'x.jsonl', Reading((0,)))
+    items = json_records.sentences(enumerate('\n'.join(records).split('\n'), 1), 'x.jsonl', ReadOptions((0,)))
     assert [item.tokens for item in items] == [['Ada']] * 4
 
 

@@ -47,7 +47,7 @@ def test_partly_judged_what_is_judged_goes_from_tags_to_spans_and_back(spans, tm
 @pytest.mark.parametrize('target,name', [('label-studio', 'x.json'), ('brat', 'x.ann')])
 def test_partly_judged_a_format_without_a_place_for_it_says_so(spans, tmp_path, capsys, target, name):
     run(spans, tmp_path / name, '--to', target)
-    assert '1 text without the border between what is judged and what is not, which the format has no place for' in (
+    assert '1 text annotated only in part, which the output format cannot mark' in (
         capsys.readouterr().err)
 
 
@@ -58,7 +58,7 @@ def test_partly_judged_a_span_that_may_go_on_is_not_judged_where_there_are_spans
     records = [json.loads(line) for line in run(path, tmp_path / 'x.jsonl', '--to', 'doccano').splitlines()]
     assert [(record['label'], record['judged']) for record in records] == [
         ([[17, 21, 'LOC']], [[13, 21]]), ([], [])]
-    assert '2 sentences with spans or tags that are judged in part, taken as not judged; the first, at line 1: ' in (
+    assert '2 sentences with partly unknown tags or spans, treated as unlabelled; the first, at line 1: ' in (
         capsys.readouterr().err)
 
 
@@ -77,6 +77,6 @@ def test_partly_judged_without_a_mark_every_tag_is_one(tmp_path, capsys):
     lines.write_text('{"tokens": ["a"], "tags": [null]}\n')
     assert convert.main([str(lines), str(tmp_path / 'z.tsv'), '--unknown-tag', '']) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f'ms-crf convert: {lines}:1: expected an unknown tag to be named, as nobody has judged some tokens here and '
-        'columns must say so')
+        f'ms-crf convert: {lines}:1: expected a mark for unknown tags, got none; some tokens here are unlabelled, '
+        'and columns need a mark')
     assert not (tmp_path / 'z.tsv').exists()

@@ -149,7 +149,7 @@ def test_predictions_an_export_of_label_studio_is_read_by_its_annotations(call):
     lines = call(convert, 'in.json', 'out.jsonl', '--to', 'tokens')
     assert read('out.jsonl') == [{'id': 7, 'meta': {'batch': 'b2'}, 'doc': 4, 'text': TEXT, 'tokens': TEXT.split(),
                                   'tags': LINES['tags']}]
-    assert lines[0] == (f'in.json: 1 text left out, not annotated yet; the first, at line {ANNOTATED_LINES}, record 2: '
+    assert lines[0] == (f'in.json: 1 text skipped, not annotated yet; the first, at line {ANNOTATED_LINES}, record 2: '
                         f"'{TEXT}'")
     assert [sentence.tags for sentence in read_corpus('in.json')] == [LINES['tags']]
 
@@ -211,11 +211,12 @@ def test_predictions_what_has_no_place_for_other_fields_says_so(call):
     write('in.jsonl', DOCCANO)
     for name in ('out.tsv', 'out.conllu', 'out/'):
         assert call(convert, 'in.jsonl', name)[0] == (
-            "in.jsonl: 1 text without its id and other fields, which the format has no place for; the first, at line "
+            'in.jsonl: 1 text written without "id" and other fields, '
+            'which the output format cannot hold; the first, at line '
             f"1: '{TEXT}'")
     write('in.jsonl', {'tokens': ['Xan'], 'tags': ['O'], 'model_version': 'm'})
     assert call(convert, 'in.jsonl', 'out.tsv')[0] == (
-        "in.jsonl: 1 text tagged by a model, taken as annotated; the first, at line 1: 'Xan'")
+        "in.jsonl: 1 text tagged by a model, treated as annotated text; the first, at line 1: 'Xan'")
 
 
 @pytest.mark.parametrize('record', [ANNOTATED, WAITING, DOCCANO, PRODIGY, LINES])

@@ -108,7 +108,7 @@ def test_spans_on_tokens_a_corpus_says_what_it_does_not_keep(tmp_path):
     corpora = load({'train': path, 'dev': path}, splitter='blanks')
     line = (f'{path}: 3 spans beginning or ending within a token, widened to whole tokens; the first, at line 1: '
             "'Lisbon'")
-    other = f"{path}: 1 span left out, overlapping or repeating a longer or earlier one; the first, at line 2: 'Po'"
+    other = f"{path}: 1 span dropped, because of an overlap with a longer or earlier span; the first, at line 2: 'Po'"
     assert corpora.remarks == [line, other] * 2
     assert [sentence.tags for sentence in corpora.parts['train']] == [['B-LOC'], ['O', 'B-LOC', 'B-LOC']]
     remarks = []

@@ -62,7 +62,7 @@ def test_half_pairs_a_tag_with_a_half_is_refused_with_its_line(trained, tmp_path
     """It stands in tables and column files."""
     folder, _ = trained
     corpus = write(tmp_path / 'odd.jsonl', {'tokens': ['a'], 'tags': ['B-P']}, record)
-    message = f"{corpus}:2: expected tags that UTF-8 can hold, got half of a pair of surrogates in '"
+    message = f"{corpus}:2: expected tags that UTF-8 can hold, got an unpaired surrogate in '"
     capsys.readouterr()
     assert train.main(['--train', corpus, '--dev', corpus, '--model', 'hmm', '--save', str(tmp_path / 'run')]) == 2
     out, err = capsys.readouterr()

@@ -117,7 +117,7 @@ def spans_everywhere(count):
     text = 'word\n' * count
     spans = [Span('A', 5 * index, 5 * index + 4, line=1) for index in range(count)]
     spans += [Span('B', 0, 5 * (count // 2) + index % 5, line=1) for index in range(count)]
-    return Document(text, 'a.ann', 1, spans, judged=[(5 * index, 5 * index + 4) for index in range(0, count, 2)],
+    return Document(text, 'a.ann', 1, spans, annotated=[(5 * index, 5 * index + 4) for index in range(0, count, 2)],
                     by_line=True)
 
 

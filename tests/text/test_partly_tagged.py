@@ -94,15 +94,16 @@ def test_partly_tagged_it_is_said_how_many_tokens_are_not_judged(tmp_path):
     train = write(tmp_path, 'a\tB-P\nb\t?\nc\t?\nd\tI-?\n\ne\tO\n', 'train.tsv')
     dev = write(tmp_path, 'a\tB-P\n', 'dev.tsv')
     [line] = load({'train': train, 'dev': dev}).remarks
-    assert line == (f"{train}: 3 of 5 tokens are not judged: ? 2, I-? 1 ('?' is the unknown tag; name another one, or "
-                    "'' for none, if it is a tag of its own)")
+    assert line == (f"{train}: 3 of 5 tokens are not annotated: ? 2, I-? 1 ('?' marks unknown tags; if '?' is a "
+                    "normal tag, name another mark, or '' for no mark)")
 
 
 @pytest.mark.parametrize('train,dev,message', [
-    ('a\t?\nb\t?\n', 'a\tO\n', 'train.tsv: expected tags, got 2 tokens that nobody has judged; if the unknown tag'),
-    ('a\tB-P\n', 'a\t?\n', 'dev.tsv: expected tags, got 1 tokens that nobody has judged wholly; if'),
-    ('a\tB-P\n', 'a\tB-?\n', 'dev.tsv: expected tags, got 1 tokens that nobody has judged wholly; if'),
-    ('a\tO\nb\tB-?\n', 'a\tO\n', "train.tsv:2: expected a type of entities somewhere, got 'B-?' and no type at all"),
+    ('a\t?\nb\t?\n', 'a\tO\n', 'train.tsv: expected tags, but none of 2 tokens is annotated; if the mark of unknown'),
+    ('a\tB-P\n', 'a\t?\n', 'dev.tsv: expected tags, but none of 1 tokens is completely annotated; if'),
+    ('a\tB-P\n', 'a\tB-?\n', 'dev.tsv: expected tags, but none of 1 tokens is completely annotated; if'),
+    ('a\tO\nb\tB-?\n', 'a\tO\n',
+     "train.tsv:2: expected at least one known entity type in the file, got 'B-?' and no known type"),
     ('a\tNN\nb\t?-NN\n', 'a\tNN\n',
      "train.tsv:1: expected 'O' or one of B, I, E, M, S with a type like '?-NN', got 'NN'"),
     ('a\tO\nb\tB-\0\n', 'a\tO\n', "train.tsv:2: expected a tag or type without NUL characters, got 'B-\\x00'"),
@@ -217,7 +218,7 @@ def test_partly_tagged_the_table_says_what_does_not_count():
     scores = Scores('BIO', 'BIOES', 'x.tsv')
     scores.add([1], [opened(['B-P', '?', 'O', 'B-P'])], [['S-P', 'O', 'O', 'S-P']])
     assert scores.lines()[0].startswith('processed 3 tokens with 1 phrases; found: 1 phrases; correct: 1.')
-    assert scores.lines()[-1] == '1 tokens beside these are not judged and do not count, nor do spans with them'
+    assert scores.lines()[-1] == '1 more tokens are not annotated and not scored, nor are spans with such tokens'
     with pytest.raises(CorpusError, match="x.tsv:1: expected plain tags, got '[?]-P', which stands for tags of spans"):
         Scores('plain', 'plain', 'x.tsv').add([1], [opened(['NN', '?-P'])], [['NN', 'NN']])
 

@@ -50,7 +50,7 @@ def test_text_json_lines(tmp_path):
 
 @pytest.mark.parametrize('text,name,message', [
     ('a O\nb\n', 'x.tsv',
-     "x.tsv:2: expected columns 0 and -1 to hold token and tag, separated by tabs or blanks, got 'b'"),
+     "x.tsv:2: expected columns 0 and -1 to hold token and tag, separated by tabs or spaces, got 'b'"),
     ('a\tO\n\tO\n', 'x.tsv', "x.tsv:2: expected a token and a tag, got an empty column in '\\tO'"),
     ('', 'x.tsv', 'x.tsv: expected tagged sentences, got none'),
     ('# only a comment\n', 'x.tsv', 'x.tsv: expected tagged sentences, got none'),
@@ -98,7 +98,7 @@ def test_text_tags_of_no_scheme():
     with pytest.raises(SchemeError, match=expected) as raised:
         recognise_scheme([['O'], ['B-X', 'NOUN']])
     assert (raised.value.sentence, raised.value.position) == (1, 1)
-    with pytest.raises(SchemeError, match="expected M inside of spans as elsewhere in the corpus, got 'I-X'"):
+    with pytest.raises(SchemeError, match="expected M inside of spans as in the rest of the corpus, got 'I-X'"):
         recognise_scheme([['B-X', 'M-X', 'E-X'], ['B-X', 'I-X']])
 
 

@@ -77,7 +77,7 @@ def test_partly_tagged_runs_every_command_scores_what_is_judged(partly, tmp_path
         assert infer.main(['--run', str(folder), '--input', name, '--score']) == 0
         shown = capsys.readouterr().out.splitlines()
         assert shown[0] == 'processed 5 tokens with 1 phrases; found: 1 phrases; correct: 1.'
-        assert shown[-1] == '3 tokens beside these are not judged and do not count, nor do spans with them'
+        assert shown[-1] == '3 more tokens are not annotated and not scored, nor are spans with such tokens'
     assert evaluate.main(['--run', str(folder), '--input', str(path), '--json', str(tmp_path / 'x.json')]) == 0
     assert '3 more tokens are not annotated and do not count; entities that' in capsys.readouterr().out
     record = json.loads((tmp_path / 'x.json').read_text())
@@ -93,19 +93,20 @@ def test_partly_tagged_runs_a_mark_is_what_the_run_says_or_the_command(partly, t
     path = tmp_path / 'x.tsv'
     path.write_text('to\tXX\nXan\tB-PER\nYan\tI-PER\n')
     assert infer.main(['--run', str(folder), '--input', str(path), '--score']) == 2
-    assert "x.tsv:1: expected 'O' or tags of spans like BIO has them, got 'XX'" in capsys.readouterr().err
+    assert "x.tsv:1: expected 'O' or tags of spans in the scheme BIO, got 'XX'" in capsys.readouterr().err
     assert infer.main(['--run', str(folder), '--input', str(path), '--score', '--unknown-tag', 'XX']) == 0
     assert capsys.readouterr().out.startswith('processed 2 tokens with 1 phrases')
     path.write_text('# XX\nXan B-PER\nYan I-PER\n')                    # in a file of blanks, where it is no comment
-    for command, named in ((infer, ['--score']), (evaluate, [])):
+    for command, named, note in ((infer, ['--score'], '1 more tokens are not annotated'),
+                                 (evaluate, [], '1 tokens beside these are not judged')):
         assert command.main(['--run', str(folder), '--input', str(path), *named, '--unknown-tag', 'XX']) == 0
-        message = '1 tokens beside these are not judged' if command is infer else '1 more tokens are not annotated'
+        message = note if command is infer else '1 more tokens are not annotated'
         assert message in capsys.readouterr().out
     assert infer.main(['--run', str(folder), '--text', 'a', '--unknown-tag', 'XX']) == 2
     assert 'infer.py: --unknown-tag has no effect without --score; omit it' in capsys.readouterr().err
     path.write_text('to\t?\nXan\t?\n')
     assert evaluate.main(['--run', str(folder), '--input', str(path)]) == 2
-    assert 'x.tsv: expected tags, got 2 tokens that nobody has judged' in capsys.readouterr().err
+    assert 'x.tsv: expected tags, but none of 2 tokens is completely annotated' in capsys.readouterr().err
 
 
 @pytest.mark.slow

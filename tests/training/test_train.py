@@ -242,7 +242,7 @@ def test_train_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     (['--train', 'nowhere.tsv'], 'nowhere.tsv: no such file'),
     (['--train', '{empty}'], 'empty.tsv: expected tagged sentences, got none'),
     (['--train', '{short}'], "short.tsv:2: expected columns 0 and -1 to hold token and tag, separated by tabs or "
-                             "blanks, got 'b'"),
+                             "spaces, got 'b'"),
     (['--train', '{latin}'], 'latin.tsv:1: expected UTF-8, got byte 0xe9 at column 1'),
     (['--train', '{noscheme}'], "noscheme.tsv:2: expected 'O' or one of B, I, E, M, S with a type like 'B-PER', got "
                                 "'NOUN'"),
