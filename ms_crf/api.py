@@ -1,14 +1,14 @@
-"""The functions behind the commands, for programs and notebooks: `from ms_crf.api import train`.
+"""The commands as functions, for programs and notebooks: `from ms_crf.api import train`.
 
-Each takes keyword arguments that are called like the options of its command, prints nothing, and returns its result. A
-`watcher` is told how it gets on, see `ms_crf.base.watchers`. A function is loaded when it is first asked for.
+Keyword arguments have the names of the command-line options. Functions print nothing and return their results. A
+`watcher` receives messages and progress, see `ms_crf.base.watchers`. Functions are imported at their first use.
 """
 
 from typing import TYPE_CHECKING
 
 from ms_crf.base.environment import by_name, loader
 
-if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
+if TYPE_CHECKING:                # the names of `_MODULES` for editors and type checkers, which do not run `__getattr__`
     from ms_crf.bulk.tag_many import tag_many
     from ms_crf.experiments.compare import compare
     from ms_crf.experiments.train import train
@@ -20,9 +20,9 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
     from ms_crf.tagging.files import tag
     from ms_crf.tagging.suggest import suggest
 
-_HOMES = by_name({
+_MODULES = by_name({
     'bulk.tag_many': 'tag_many', 'experiments.compare': 'compare', 'experiments.train': 'train',
     'formats.convert': 'convert', 'models.opening': 'export', 'reports.evaluation': 'evaluate',
     'reports.report': 'report', 'server.serve': 'serve', 'tagging.files': 'tag', 'tagging.suggest': 'suggest'})
 __all__ = ['compare', 'convert', 'evaluate', 'export', 'report', 'serve', 'suggest', 'tag', 'tag_many', 'train']
-__getattr__ = loader(__name__, globals(), _HOMES)
+__getattr__ = loader(__name__, globals(), _MODULES)

@@ -1,13 +1,13 @@
 """Names for programs that extend ms_crf with model types, networks and heads: `from ms_crf.extend import FeatureKind`.
 
-These names stay when the modules behind them move. A name is loaded when it is first asked for.
+These names stay the same when their modules move. Names are imported at their first use.
 """
 
 from typing import TYPE_CHECKING
 
 from ms_crf.base.environment import by_name, loader
 
-if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
+if TYPE_CHECKING:                # the names of `_MODULES` for editors and type checkers, which do not run `__getattr__`
     from ms_crf.base.environment import prepare
     from ms_crf.crf.tensors import clear_padding
     from ms_crf.models.base import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
     from ms_crf.nn.head import Head
     from ms_crf.runs.run import Run
 
-_HOMES = by_name({
+_MODULES = by_name({
     'base.environment': 'prepare', 'crf.tensors': 'clear_padding', 'models.base':
     'CONFIDENCES Decoder EMISSIONS Encoded Kind Learner NBEST PATHS SentenceError StepLearner Tags register',
     'models.chains': 'Chain ChainDecoder', 'models.features': 'FeatureKind FeatureNetwork',
@@ -38,4 +38,4 @@ _HOMES = by_name({
 __all__ = ['CONFIDENCES', 'Chain', 'ChainDecoder', 'Decoder', 'EMISSIONS', 'Encoded', 'FeatureKind', 'FeatureNetwork',
            'Head', 'Kind', 'Learner', 'NBEST', 'PATHS', 'Run', 'SentenceError', 'StepLearner', 'Tags',
            'clear_padding', 'prepare', 'put_weights', 'read_base', 'register']
-__getattr__ = loader(__name__, globals(), _HOMES)
+__getattr__ = loader(__name__, globals(), _MODULES)

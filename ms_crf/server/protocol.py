@@ -103,7 +103,7 @@ class Protocol(HttpToolsProtocol):
         self.in_head, self.head, self.body, self.received = True, 0, 0, 0
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, 'expected an HTTP/1.1 request, got other data')
+        self._refuse(400, 'expected a request in HTTP/1.1, got other data')
 
     def _refuse(self, status: int, message: str) -> None:
         """Refuses the current request when all earlier requests are answered. Later data is not parsed."""

@@ -70,7 +70,7 @@ def test_layers_lazy_names_are_declared_for_editors(name):
     module = importlib.import_module(name)
     block = next(node for node in tree(name).body if for_type_checkers(node))
     seen = {alias.name: node.module for node in block.body for alias in node.names}
-    assert seen == {name: f'ms_crf.{home}' for name, home in module._HOMES.items()}
+    assert seen == {name: f'ms_crf.{home}' for name, home in module._MODULES.items()}
     assert sorted(seen) == module.__all__ == sorted(module.__all__)
     for public in seen:
         assert getattr(module, public) is getattr(importlib.import_module(seen[public]), public)

@@ -137,8 +137,7 @@ REFUSED = [
 def test_answers_what_can_not_be_is_refused_in_one_line(server, body, status, message):
     found, answer = server.tag(body)
     assert found == status and list(answer) == ['error']
-    assert answer['error'] == message if message else answer['error'].startswith('expected ') or 'means' in answer[
-        'error']
+    assert answer['error'] == message if message else re.match('expected |"splitter" has no effect', answer['error'])
     assert answer['error'].isprintable() and len(answer['error']) < 500 and 'Traceback' not in answer['error']
 
 
@@ -293,7 +292,7 @@ def test_answers_scripts_of_an_origin_may_ask_if_it_is_named(run):
     (['--queue', '5'], '--queue must be at least --max-tokens, 50,000, got 5'),
     (['--mindir', 'x.mindir'], '--run and --mindir name two models, expected one of them'),
     (['--token-file', 'none/token'], 'none/token: no such file'),
-    (['--token-file', '/dev/null'], '/dev/null: expected a token of visible ASCII characters in one line, got nothing')])
+    (['--token-file', '/dev/null'], '/dev/null: expected a token of visible ASCII characters in one line, got ')])
 def test_answers_options_that_can_not_be(run, options, message):
     process = start('--run', run, *([] if '--port' in options else ['--port', '0']), *options)
     output, errors = process.communicate(timeout=60)

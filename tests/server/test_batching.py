@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ms_crf.server.batching import ENOUGH, NBEST_WORDS, ROWS, SHORT, TOKENS, WORDS, TagJob, Queue
+from ms_crf.server.batching import ENOUGH, NBEST_WORDS, ROWS, SHORT, TOKENS, WORDS, Queue, TagJob
 from ms_crf.server.limits import RequestError
 
 import pytest

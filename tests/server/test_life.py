@@ -116,7 +116,8 @@ def test_life_a_port_that_is_taken(run):
         port = taken.getsockname()[1]
         process = start('--run', run, '--port', port, *QUICK)
         assert process.communicate(timeout=SECONDS) == (
-            '', f'ms-crf serve: --host 127.0.0.1 --port {port}: cannot listen on this address: Address already in use\n')
+            '', f'ms-crf serve: --host 127.0.0.1 --port {port}: cannot listen on this address: Address already in '
+                'use\n')
         assert process.returncode == 2
 
 
