@@ -100,7 +100,7 @@ def _row(shard: Shard, fields: Fields, characters: bool, splitter: Splitter | No
         wrong = f'expected "{fields.text}", a string, got none'
     elif splitter is None and tokens is not None and not (
             isinstance(tokens, list) and all(isinstance(token, str) and token for token in tokens)):
-        wrong = f'expected "{fields.tokens}" to be a list of non-empty strings, got {_json(tokens)}'
+        wrong = f'expected "{fields.tokens}" to be a list of strings that are not empty, got {_json(tokens)}'
     elif tokens is None and text is None:
         wrong = f'expected "{fields.tokens}", a list of strings, or "{fields.text}", a string, got neither'
     if wrong:

@@ -195,7 +195,7 @@ def test_shards_raw_text_is_tagged_as_a_tagger_does(run, tmp_path, kind, splitte
     (b'{"id": 1, "text": "to"}\n', {'fields': Fields('key')},
      ':1: expected the id "key" to be a string or an integer, got none'),
     (b'{"tokens": ["to", ""]}\n', {},
-     ':1: expected "tokens" to be a list of non-empty strings, got ["to", ""]'),
+     ':1: expected "tokens" to be a list of strings that are not empty, got ["to", ""]'),
     (b'{"tokens": ["to"]}\n', {'raw': True}, ':1: expected "text", a string, got none'),
     (b'{"text": "to"}\n{"text": "\xff"}\n', {}, ':2: expected UTF-8, got byte 0xff at column 11'),
     (b'[1]\n', {}, ":1: expected a JSON object, got '[1]'")])
