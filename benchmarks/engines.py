@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from ms_crf.bulk.rows import Fields  # noqa: E402
 from ms_crf.bulk.shards import shards_of  # noqa: E402
-from ms_crf.bulk.worker import Order, Worker  # noqa: E402
+from ms_crf.bulk.worker import Worker, WorkerSettings  # noqa: E402
 
 import psutil  # noqa: E402
 from contestants import processor  # noqa: E402
@@ -33,7 +33,7 @@ class Tagging:
     """A worker with its model: a callable on the names of shards, as Ray Data wants it."""
 
     def __init__(self, run):
-        self.worker = Worker(Order(run, '', Fields(), 'jsonl'))
+        self.worker = Worker(WorkerSettings(run, '', Fields(), 'jsonl'))
         fault = self.worker.begin().fault
         assert fault is None, fault
 

@@ -1,7 +1,6 @@
 """A linear-chain CRF sequence tagger on MindSpore.
 
-The public names are loaded when they are first asked for, so that the parts which need no MindSpore
-start without it.
+Public names are imported at their first use, so that parts without MindSpore start quickly.
 """
 
 from typing import TYPE_CHECKING

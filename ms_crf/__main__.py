@@ -1,4 +1,4 @@
-"""Starts the commands: python -m ms_crf VERB ..."""
+"""Runs the commands: python -m ms_crf COMMAND ..."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""The functions behind the commands, for programs and notebooks: `from ms_crf.api import train`.
+"""The commands as functions, for programs and notebooks: `from ms_crf.api import train`.
 
-Each takes keyword arguments that are called like the options of its command, prints nothing, and returns its result. A
-`watcher` is told how it gets on, see `ms_crf.base.watchers`. A function is loaded when it is first asked for.
+Keyword arguments have the names of the command-line options. Functions print nothing and return their results. A
+`watcher` receives messages and progress, see `ms_crf.base.watchers`. Functions are imported at their first use.
 """
 
 from typing import TYPE_CHECKING

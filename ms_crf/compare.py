@@ -1,4 +1,4 @@
-"""Starts the command that compares models: python -m ms_crf.compare --help"""
+"""Runs the command that compares models: python -m ms_crf.compare --help"""
 
 import sys
 

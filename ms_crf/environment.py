@@ -1,3 +1,3 @@
-"""The earlier place of `ms_crf.base.environment`, for programs that call `environment.prepare`."""
+"""Alias of `ms_crf.base.environment`, for programs that call `ms_crf.environment.prepare`."""
 
 from ms_crf.base.environment import prepare as prepare

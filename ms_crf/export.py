@@ -1,4 +1,4 @@
-"""Starts the command that exports a run to MindIR: python -m ms_crf.export --help"""
+"""Runs the command that exports a run to MindIR: python -m ms_crf.export --help"""
 
 import sys
 

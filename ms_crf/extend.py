@@ -1,6 +1,6 @@
 """Names for programs that extend ms_crf with model types, networks and heads: `from ms_crf.extend import FeatureKind`.
 
-These names stay when the modules behind them move. A name is loaded when it is first asked for.
+These names stay the same when their modules move. Names are imported at their first use.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Layer 10: tagging many files at once: shards, their rows, the worker, and the engine that has many workers.
+"""Layer 10: tagging many files in parallel: shards, rows, the worker, and the Ray engine that runs workers.
 
-It knows taggers and text, and of kinds of model only what all decoders offer.
+It may know taggers and text, but only those functions of models that all model types have.
 """

@@ -1,4 +1,4 @@
-"""Rows of shards: reads ids, texts and tokens from JSON lines, Parquet or text; writes records of tagged rows."""
+"""Rows of shards: reading ids, texts and tokens from JSON lines, Parquet or text, and writing tagged records."""
 
 import contextlib
 import io
@@ -17,15 +17,15 @@ from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import BLANKS, Splitter
 
 ID = 'id'
-BATCH = 1024                   # rows of Parquet that are read at once
+BATCH = 1024                   # rows of a Parquet file that are read together
 
 
 class Fields(NamedTuple):
-    """What to read of a row.
+    """Names of the fields to read from a row.
 
     Attributes:
-        id: the name of the field, or None for "id" where a row has it and otherwise file and line.
-        text, tokens: names of the fields; tokens are taken where a row has both.
+        id: field of the id, which each row must have. None: the field "id", or file and line for rows without it.
+        text, tokens: fields of the text and of the tokens. If a row has both, the tokens are used.
     """
 
     id: str | None = None
@@ -33,16 +33,19 @@ class Fields(NamedTuple):
     tokens: str = 'tokens'
 
 
-class Row(NamedTuple):
+class ShardRow(NamedTuple):
     """A row of a shard."""
 
     id: str | int
     text: str
-    items: list[Sentence]          # its sentences: a single one, or those that were found in raw text
+    items: list[Sentence]          # one sentence, or the sentences of raw text
 
 
 def arrow(what: str) -> Any:
-    """The library that reads Parquet and zstd; raises OptionError, which begins with what needs it, without it."""
+    """Imports and returns pyarrow, which reads Parquet and zstd files.
+
+    Raises OptionError if pyarrow is not installed; the message begins with `what`, the file or feature that needs it.
+    """
     try:
         import pyarrow
         import pyarrow.parquet
@@ -51,23 +54,24 @@ def arrow(what: str) -> Any:
     return pyarrow
 
 
-def rows(shard: Shard, fields: Fields, characters: bool = False, splitter: Splitter | None = None) -> Iterator[Row]:
-    """The rows of a shard, in their order; blank lines of JSON lines are no rows.
+def rows(shard: Shard, fields: Fields, characters: bool = False,
+         splitter: Splitter | None = None) -> Iterator[ShardRow]:
+    """Yields the rows of a shard in their order, in constant memory. Empty lines in JSON lines are skipped.
 
     Args:
-        shard: which is read piece by piece.
-        fields: their names.
-        characters: whether each character of a text is a token; otherwise each word is one.
-        splitter: finds sentences and tokens in texts; None where blanks separate the tokens of a single sentence.
+        shard: the shard to read.
+        fields: names of the fields.
+        characters: whether each character of a text is a token; otherwise spaces separate tokens.
+        splitter: splits each text into sentences and tokens. None: each text is one sentence.
 
     Raises:
-        CorpusError: the shard can't be read, or a row is no such row.
+        CorpusError: the shard cannot be read, or a row is invalid.
     """
     return (_row(shard, fields, characters, splitter, line, record) for line, record in _records_of(shard, fields))
 
 
 def _records_of(shard: Shard, fields: Fields) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """(number from 1, columns or fields) of each row."""
+    """Yields the number of each row, from 1, and its fields or columns."""
     if shard.kind == PARQUET:
         yield from enumerate(_of_parquet(shard.source, fields), 1)
         return
@@ -80,18 +84,18 @@ def _records_of(shard: Shard, fields: Fields) -> Iterator[tuple[int, Mapping[str
 
 
 def _row(shard: Shard, fields: Fields, characters: bool, splitter: Splitter | None, line: int,
-         record: Mapping[str, Any]) -> Row:
-    """The row of a record; raises CorpusError if it is no such row."""
+         record: Mapping[str, Any]) -> ShardRow:
+    """Returns the row of a record; raises CorpusError if the record is invalid."""
     field, wrong = fields.id or ID, ''
     values: list[Any] = [record.get(column) for column in (field, fields.text, fields.tokens)]
     name, text, tokens = values
     if shard.kind == TXT or (fields.id is None and field not in record):
         name = f'{shard.name}:{line}'
     if isinstance(name, bool) or not isinstance(name, (str, int)):
-        wrong = (f'expected "{field}", the id, to be text or a whole number, got '
+        wrong = (f'expected the id "{field}" to be a string or an integer, got '
                  f'{_json(name) if field in record else "none"}')
     elif text is not None and not isinstance(text, str):
-        wrong = f'expected "{fields.text}" to be text, got {brief(text)}'
+        wrong = f'expected "{fields.text}" to be a string, got {brief(text)}'
     elif splitter is not None and text is None:
         wrong = f'expected "{fields.text}", a string, got none'
     elif splitter is None and tokens is not None and not (
@@ -105,10 +109,10 @@ def _row(shard: Shard, fields: Fields, characters: bool, splitter: Splitter | No
         items = splitter.split(text)
         for item in items:
             item.line = line
-        return Row(name, text, items)
+        return ShardRow(name, text, items)
     item = (sentence_of_text(text, characters, line=line) if tokens is None else
             sentence_of_tokens(tokens, text, line=line))
-    return Row(name, item.text, [item])
+    return ShardRow(name, item.text, [item])
 
 
 def _json(value: object) -> str:
@@ -116,28 +120,29 @@ def _json(value: object) -> str:
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    """The lines of a text file, also compressed."""
+    """Yields the lines of a text file, which may be compressed."""
     if not path.endswith('.zst'):
         yield from byte_lines(path)
         return
-    with _reading(path, 'expected a zstd file, got a damaged one; fetch it again') as library, \
+    with _reading(path, 'expected a zstd file, got a damaged file; download or create it again') as library, \
             library.input_stream(path, compression='zstd') as file:
         for line in io.BufferedReader(file):
             yield from cut(line)
 
 
 def _of_parquet(path: str, fields: Fields) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet file as dicts of the columns that count."""
+    """Yields the rows of a Parquet file as dicts with the columns of `fields`."""
     with _reading(path) as library, library.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
-        wanted = {fields.id or ID, fields.text, fields.tokens}
-        columns = [name for name in file.schema_arrow.names if name in wanted]
+        used = {fields.id or ID, fields.text, fields.tokens}
+        columns = [name for name in file.schema_arrow.names if name in used]
         for batch in file.iter_batches(BATCH, columns=columns, use_threads=False):
             yield from batch.to_pylist()
 
 
 @contextlib.contextmanager
-def _reading(path: str, damaged: str = 'expected a Parquet file, got another or a damaged one: {}') -> Iterator[Any]:
-    """The library that reads a file within the block; an error that it raises becomes a CorpusError."""
+def _reading(path: str, damaged: str = 'expected a Parquet file, got another format or a damaged file: {}'
+             ) -> Iterator[Any]:
+    """A context with pyarrow for reading a file. Errors of pyarrow become CorpusError with the message `damaged`."""
     library = arrow(path)
     try:
         yield library
@@ -148,7 +153,7 @@ def _reading(path: str, damaged: str = 'expected a Parquet file, got another or 
 
 
 def id_type(shard: Shard, fields: Fields) -> Any:
-    """The type that ids have in Parquet: that of a column of whole numbers, otherwise text."""
+    """Returns the Parquet type for ids: the type of the input column if it has integers, otherwise string."""
     if shard.kind == PARQUET:
         with _reading(shard.source) as library:
             schema = library.parquet.read_schema(shard.source)
@@ -158,41 +163,43 @@ def id_type(shard: Shard, fields: Fields) -> Any:
     return arrow(shard.source).string()
 
 
-GROUP = 16384                  # rows of a Parquet file that lie together
+GROUP = 16384                  # rows of a row group in Parquet output
 Record = dict[str, Any]
 Write = Callable[[Sequence[Record]], None]
 
 
-def record_of(row: Row, tagged: Sequence[Sentence], writer: Writer, raw: bool) -> Record:
-    """The record of a row: id, text, then tokens, tags, entities and confidences as `infer` writes them in JSON.
+def record_of(row: ShardRow, tagged: Sequence[Sentence], writer: Writer, raw: bool) -> Record:
+    """Returns the record of a row: id and text, then tokens, tags, entities and confidences as in `infer` with JSON.
 
-    Of raw text "sentences" has places, tokens and tags; its entities, with the index of their sentence, stand together.
+    The record of raw text has "sentences" with offsets, tokens and tags. It has one list of entities for the whole
+    text, each with the index of its sentence.
 
     Args:
-        row: of the shard.
-        tagged: its sentences with their tags.
-        writer: of JSON.
-        raw: whether sentences were found in the text.
+        row: the row.
+        tagged: the tagged sentences of the row.
+        writer: writer of JSON records.
+        raw: whether the row is raw text.
     """
-    found = [writer.record(item.predicted(sentence.prediction)) for item, sentence in zip(row.items, tagged)]
+    records = [writer.record(item.predicted(sentence.prediction)) for item, sentence in zip(row.items, tagged)]
     if not raw:
-        return {'id': row.id, **found[0]}
-    entities = [{**entity, 'sentence': index} for index, one in enumerate(found) for entity in one['entities']]
-    sentences = [{name: value for name, value in one.items() if name not in ('text', 'entities')} for one in found]
+        return {'id': row.id, **records[0]}
+    entities = [{**entity, 'sentence': index} for index, record in enumerate(records) for entity in record['entities']]
+    sentences = [{name: value for name, value in record.items() if name not in ('text', 'entities')}
+                 for record in records]
     return {'id': row.id, 'text': row.text, 'sentences': sentences, 'entities': entities}
 
 
 @contextlib.contextmanager
 def writing(target: str, draft: str, kind: str, raw: bool, confidence: bool, id_type: Any = None) -> Iterator[Write]:
-    """A function that writes records to a file, which is there when the block ends without an error.
+    """A context with a function that writes records. The file appears when the block ends without an error.
 
     Args:
-        target: of the file; JSON lines are compressed if its name ends in .gz or .zst.
-        draft: the name that it has until then.
-        kind: its format.
-        raw: whether records hold the sentences of raw texts.
-        confidence: whether records hold confidences.
-        id_type: of ids in Parquet.
+        target: name of the file; JSON lines are compressed if the name ends in .gz or .zst.
+        draft: name of the file until it is complete.
+        kind: format of the file, 'jsonl' or 'parquet'.
+        raw: whether records have the sentences of raw texts.
+        confidence: whether records have confidences.
+        id_type: type of the ids in Parquet.
     """
     if kind == PARQUET:
         with _parquet(target, draft, _schema(arrow(target), raw, confidence, id_type)) as write_rows:
@@ -204,7 +211,7 @@ def writing(target: str, draft: str, kind: str, raw: bool, confidence: bool, id_
 
 @contextlib.contextmanager
 def _opened(target: str, draft: str, opened: Callable[[str], Any]) -> Iterator[Any]:
-    """A file that a function opens by its name: `target` when the block ends without an error, `draft` until then."""
+    """A context with a file from `opened(draft)`, which is renamed to `target` when the block ends without an error."""
     with whole(target, draft) as name, contextlib.ExitStack() as stack:
         with faults_named(target):
             file = stack.enter_context(opened(name))
@@ -242,8 +249,8 @@ def _parquet(target: str, draft: str, schema: Any) -> Iterator[Write]:
             waiting.append(library.RecordBatch.from_pylist(list(records), schema))
         except UnicodeEncodeError:
             wrong = next(record['id'] for record in records if half_of_pair([json.dumps(record, ensure_ascii=False)]))
-            raise CorpusError(target, None, 'expected text that Parquet can hold, got half of a pair of surrogates in '
-                                            f'the row {wrong!a}; JSON lines can hold it') from None
+            raise CorpusError(target, None, 'expected text that Parquet can store, got a single surrogate in the row '
+                                            f'{wrong!a}; use JSON lines for such text') from None
         if sum(batch.num_rows for batch in waiting) >= GROUP:
             flush()
 
@@ -253,7 +260,7 @@ def _parquet(target: str, draft: str, schema: Any) -> Iterator[Write]:
 
 
 def _schema(library: Any, raw: bool, confidence: bool, id_type: Any) -> Any:
-    """The columns of a Parquet file."""
+    """Returns the schema of Parquet output."""
     text, number, real = library.string(), library.int32(), library.float64()
     entity = {'type': text, 'text': text, 'first': number, 'last': number, 'start': number, 'end': number}
     tagged = {'tokens': library.list_(text), 'tags': library.list_(text)}

@@ -1,4 +1,4 @@
-"""The files of a bulk tagging, its shards, and the folder that it writes to: lock, record, drafts that were left."""
+"""Shards (the input files of `tag-many`) and the output folder with its lock, its settings and leftover drafts."""
 
 import contextlib
 import glob
@@ -18,64 +18,64 @@ JSONL, PARQUET, TXT = 'jsonl', 'parquet', 'txt'
 PACKED = ('.gz', '.zst')
 _KINDS = {**dict.fromkeys(FORMATS[JSON].endings, JSONL), **dict.fromkeys(FORMATS[TEXT].endings, TXT),
           '.parquet': PARQUET}
-_EXPECTED = 'shards whose names end in .jsonl, .json or .txt, also with .gz or .zst behind it, or in .parquet'
+_EXPECTED = 'names that end in .jsonl, .json or .txt, with or without .gz or .zst, or in .parquet'
 
 
 class Shard(NamedTuple):
-    """A file to read and the file to write."""
+    """An input file and its output file."""
 
-    shown: str                 # the file to read as it was named, for messages
-    source: str                # the same, absolute
-    name: str                  # its path below the folder of the input, for ids
-    target: str                # absolute
-    kind: str                  # 'jsonl', 'parquet' or 'txt'
-    size: int                  # of the source, in bytes
+    shown: str                 # input file as the user named it, for messages
+    source: str                # absolute path of the input file
+    name: str                  # path of the input file within the input folder, for ids
+    target: str                # absolute path of the output file
+    kind: str                  # format of the input: 'jsonl', 'parquet' or 'txt'
+    size: int                  # size of the input file in bytes
 
     @property
     def needs_arrow(self) -> bool:
-        """Whether it takes pyarrow to read or write it."""
+        """Whether reading or writing the shard needs pyarrow."""
         return self.source.endswith('.zst') or PARQUET in (self.kind, kind_of(self.target))
 
 
 def _unpacked(name: str) -> tuple[str, str]:
-    """A name without its ending that says how the file is compressed, and this ending."""
+    """Splits a file name into the name without .gz or .zst, and this ending ('' if the file is not compressed)."""
     return os.path.splitext(name) if name.endswith(PACKED) else (name, '')
 
 
 def kind_of(name: str) -> str | None:
-    """The format of a file by the ending of its name; None for any other ending."""
+    """Returns the format of a file according to the ending of its name; None if the ending is unknown."""
     plain, packed = _unpacked(name)
     kind = _KINDS.get(os.path.splitext(plain)[1])
     return None if packed and kind == PARQUET else kind
 
 
 def _named(name: str, kind: str) -> str:
-    """The name of what is written for a file: its own where that says this format, otherwise a longer one."""
+    """Returns the name of the output file: the name of the input, with the ending of `kind` appended if it differs."""
     plain, packed = _unpacked(name)
     ending = '' if kind_of(plain) == kind else f'.{kind}'
     return plain + ending + (packed if kind == JSONL else '')
 
 
 def shards_of(inputs: Iterable[str], output: PathLike, kind: str) -> list[Shard]:
-    """The shards that files, folders and patterns stand for, in the order of their names within each.
+    """Returns the shards for files, folders and patterns. The files of a folder or pattern are sorted by name.
 
     Args:
-        inputs: names; a file that several of them stand for is read once.
-        output: the folder to write to; it need not be there.
-        kind: the format that is written, 'jsonl' or 'parquet'.
+        inputs: files, folders and patterns. A file that several inputs match is read once.
+        output: folder of the output files; need not exist.
+        kind: format of the output files, 'jsonl' or 'parquet'.
 
     Raises:
-        CorpusError: there is no such file.
-        OptionError: a file is of no known format, or outputs can't be told from each other or from the inputs.
+        CorpusError: a file does not exist.
+        OptionError: the format of a file is unknown, or two outputs, or an output and an input, would be the same file.
     """
-    names: dict[str, str] = {}                   # paths below the folder of the input, by source
+    names: dict[str, str] = {}                   # path within the input folder, by source
     seen: set[str] = set()
-    for given in inputs:
-        base, found = files_of(given) if are_many(given) else (os.path.dirname(given) or os.curdir, [given])
-        for source in found:
+    for name in inputs:
+        base, sources = files_of(name) if are_many(name) else (os.path.dirname(name) or os.curdir, [name])
+        for source in sources:
             check_readable(source)
             if kind_of(source) is None:
-                raise OptionError(f'expected {_EXPECTED}, got {source}; name them by a pattern')
+                raise OptionError(f'expected {_EXPECTED}, got {source}; use a pattern to select files')
             if os.path.realpath(source) not in seen:
                 seen.add(os.path.realpath(source))
                 names[source] = os.path.relpath(source, base)
@@ -89,37 +89,39 @@ _DRAFT = '.draft'
 
 
 def draft_of(shard: Shard, attempt: str) -> str:
-    """The hidden name of the file of a shard until it is whole.
+    """Returns the hidden name of an output file until it is complete.
 
     Args:
-        shard: which.
-        attempt: is never the same, so that a worker that was given up and goes on all the same harms no other.
+        shard: the shard.
+        attempt: unique text for each attempt, so that a worker that was given up but still runs cannot disturb a later
+            worker.
     """
     folder, name = os.path.split(shard.target)
     return os.path.join(folder, os.fsdecode(os.fsencode(f'.{attempt}.{name}')[:200]) + _DRAFT)
 
 
 @contextlib.contextmanager
-def locked(folder: str, made_with: Mapping[str, Any], shards: Iterable[Shard]) -> Iterator[None]:
-    """Locks the folder of a bulk tagging within the block; drafts that a killed command has left there are removed.
+def locked(folder: str, settings: Mapping[str, Any], shards: Iterable[Shard]) -> Iterator[None]:
+    """A context that locks the output folder, and removes drafts that a killed command has left in it.
 
     Args:
-        folder: is made if it is not there, as are the folders of the shards.
-        made_with: what its files are made with; a folder that was begun with anything else is refused.
-        shards: that the folder will have.
+        folder: output folder; it and the folders of the shards are created if they are missing.
+        settings: the model and options that determine the output. They must be equal to the stored settings of an
+            existing folder.
+        shards: the shards that will be written.
 
     Raises:
-        CorpusError: the folder can't be written to, or another process writes there.
-        OptionError: it was begun with another model or other options.
+        CorpusError: the folder is not writable, or another process writes to it.
+        OptionError: the folder was started with another model or other options.
     """
     with files.faults_named(folder, ''):
         os.makedirs(folder, exist_ok=True)
     lock, record = Lock(folder, LOCK, 'a tagging'), os.path.join(folder, RECORD)
     try:
         if not os.path.lexists(record):
-            files.write_json(record, made_with)
+            files.write_json(record, settings)
         else:
-            _check_record(folder, read_json(record, 'ms-crf tag-many'), made_with)
+            _check_record(folder, read_json(record, 'ms-crf tag-many'), settings)
         for target in sorted({os.path.dirname(shard.target) for shard in shards}):
             with files.faults_named(target, ''):
                 os.makedirs(target, exist_ok=True)
@@ -131,9 +133,9 @@ def locked(folder: str, made_with: Mapping[str, Any], shards: Iterable[Shard]) -
         lock.release()
 
 
-def _check_record(folder: str, before: object, made_with: Mapping[str, Any]) -> None:
+def _check_record(folder: str, before: object, settings: Mapping[str, Any]) -> None:
     record = before if isinstance(before, dict) else {}
-    for name, value in made_with.items():
+    for name, value in settings.items():
         if record.get(name) != value:
             what = 'another model' if name == 'model' else f'{name} {brief(record.get(name))}, not {brief(value)}'
-            raise OptionError(f'{argument("output")} {folder} was begun with {what}; name another folder')
+            raise OptionError(f'{argument("output")} {folder} was started with {what}; use another folder')

@@ -1,4 +1,4 @@
-"""What a worker does: it loads the model once, and tags one shard after the other, piece by piece."""
+"""The worker of `tag-many`: it loads the model once and then tags shards, each in constant memory."""
 
 import itertools
 import os
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ms_crf.base.environment import VERSION
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.bulk import rows
-from ms_crf.bulk.rows import Fields, Row
+from ms_crf.bulk.rows import Fields, ShardRow
 from ms_crf.bulk.shards import PARQUET, Shard
 from ms_crf.formats.lines import chunks
 from ms_crf.formats.registry import JSON
@@ -21,12 +21,19 @@ from ms_crf.tagging.tagger import Tagger
 from ms_crf.text.splitting import splitter_named
 
 
-class Order(NamedTuple):
-    """What all workers are to do; paths are absolute.
+class WorkerSettings(NamedTuple):
+    """The settings of all workers; paths are absolute.
 
     Attributes:
-        model: the digest that the model must have for each worker.
-        splitter: the name of what finds sentences in raw text; None for the splitter of the model.
+        run: path of the run.
+        model: digest of the model, which each worker compares with its own model.
+        fields: names of the input fields.
+        kind: output format, 'jsonl' or 'parquet'.
+        raw: whether texts are raw text.
+        confidence: whether to write confidences.
+        splitter: name of the splitter for raw text; None for the splitter of the model.
+        device: device of the model.
+        plugin: Python file that registers model types.
     """
 
     run: str
@@ -39,92 +46,93 @@ class Order(NamedTuple):
     device: str = 'auto'
     plugin: str | None = None
 
-    def made_with(self) -> dict[str, Any]:
-        """What decides on the content of the files that are written."""
+    def output_settings(self) -> dict[str, Any]:
+        """Returns the settings that determine the content of the output files, for the record of the folder."""
         return {'model': self.model, 'format': self.kind, 'confidence': self.confidence, 'raw': self.raw,
                 'splitter': self.splitter,
                 **{f'{name} field': value for name, value in self.fields._asdict().items()}}
 
 
-class Began(NamedTuple):
-    """What a worker says once it has its model: what is wrong, or None; and what it has."""
+class LoadResult(NamedTuple):
+    """The answer of a worker after loading the model."""
 
-    fault: str | None
-    version: str
-    model: str
+    fault: str | None          # message if loading failed, otherwise None
+    version: str               # version of ms_crf
+    model: str                 # digest of the model
 
 
-class Done(NamedTuple):
-    """What a worker says of a shard: what is wrong with it, or None; and what it has cost."""
+class ShardResult(NamedTuple):
+    """The answer of a worker after tagging a shard."""
 
-    fault: str | None
+    fault: str | None          # message if tagging failed, otherwise None
     lines: int = 0
     entities: int = 0
-    worker: str = ''           # its machine and process
-    peak: int = 0              # bytes of memory that the worker has had at most so far; 0 if the system does not say
+    worker: str = ''           # host and process id of the worker
+    peak: int = 0              # peak memory of the worker so far, in bytes; 0 if the system does not report it
 
 
 class Worker:
-    """Tags shards; lives in a process of its own.
+    """Tags shards; runs in its own process.
 
     Args:
-        order: what is to be done.
+        settings: the settings of all workers.
     """
 
-    def __init__(self, order: Order) -> None:
-        self.order = order
+    def __init__(self, settings: WorkerSettings) -> None:
+        self.settings = settings
 
-    def begin(self) -> Began:
+    def begin(self) -> LoadResult:
         """Loads the model."""
-        order = self.order
+        settings = self.settings
         try:
-            if order.plugin:
-                run_plugin(order.plugin)
-            run = SavedRun.open(order.run)
-            device_for(order.device, run)
+            if settings.plugin:
+                run_plugin(settings.plugin)
+            run = SavedRun.open(settings.run)
+            device_for(settings.device, run)
             self.tagger = Tagger.load(run)
-            self.tagger.check(order.confidence, 0)
-            self.splitter = splitter_named(order.splitter or self.tagger.splitter) if order.raw else None
+            self.tagger.check(settings.confidence, 0)
+            self.splitter = splitter_named(settings.splitter or self.tagger.splitter) if settings.raw else None
             self.writer = Writer(JSON, self.tagger.scheme, self.tagger.tags)
-            return Began(None, VERSION, run.digest)
+            return LoadResult(None, VERSION, run.digest)
         except (OptionError, CorpusError) as error:
-            return Began(getattr(error, 'message', str(error)), VERSION, '')
+            return LoadResult(getattr(error, 'message', str(error)), VERSION, '')
 
-    def tag(self, shard: Shard, draft: str) -> Done:
-        """Tags a shard, whose file is there afterwards unless something is wrong.
+    def tag(self, shard: Shard, draft: str) -> ShardResult:
+        """Tags a shard and writes its output file. If tagging fails, no file is written.
 
         Args:
-            shard: which.
-            draft: the name of the file until it is whole.
+            shard: the shard.
+            draft: name of the output file until it is complete.
         """
-        order, lines, entities, fault = self.order, 0, 0, None
+        settings, lines, entities, fault = self.settings, 0, 0, None
         try:
-            id_type = rows.id_type(shard, order.fields) if order.kind == PARQUET else None
-            found = rows.rows(shard, order.fields, self.tagger.of_characters, self.splitter)
-            with rows.writing(shard.target, draft, order.kind, order.raw, order.confidence, id_type) as write:
-                for chunk in chunks(found, lambda row: sum(len(item.tokens) for item in row.items)):
+            id_type = rows.id_type(shard, settings.fields) if settings.kind == PARQUET else None
+            shard_rows = rows.rows(shard, settings.fields, self.tagger.of_characters, self.splitter)
+            with rows.writing(shard.target, draft, settings.kind, settings.raw, settings.confidence, id_type) as write:
+                for chunk in chunks(shard_rows, lambda row: sum(len(item.tokens) for item in row.items)):
                     tagged = self._tagged(shard, chunk)
                     write(tagged)
                     lines += len(tagged)
                     entities += sum(len(record['entities']) for record in tagged)
         except (CorpusError, OptionError) as error:
-            fault = str(error).replace(shard.source, shard.shown, 1)             # as the user has named it
+            fault = str(error).replace(shard.source, shard.shown, 1)             # the name that the user gave
         except MemoryError:
             fault = f'{shard.shown}: not enough memory; use fewer workers or a smaller model'
-        return Done(fault, lines, entities, f'{socket.gethostname()}:{os.getpid()}', _peak())
+        return ShardResult(fault, lines, entities, f'{socket.gethostname()}:{os.getpid()}', _peak())
 
-    def _tagged(self, shard: Shard, chunk: list[Row]) -> list[rows.Record]:
-        """The records of some rows, whose sentences are tagged together."""
+    def _tagged(self, shard: Shard, chunk: list[ShardRow]) -> list[rows.Record]:
+        """Tags the sentences of several rows together and returns the records of the rows."""
         items = [item for row in chunk for item in row.items]
         try:
-            tagged = iter(self.tagger.tag([item.tokens for item in items], self.order.confidence))
+            tagged = iter(self.tagger.tag([item.tokens for item in items], self.settings.confidence))
         except SentenceError as error:
             raise CorpusError(shard.source, items[error.index].line, error.reason) from None
-        return [rows.record_of(row, list(itertools.islice(tagged, len(row.items))), self.writer, self.order.raw)
+        return [rows.record_of(row, list(itertools.islice(tagged, len(row.items))), self.writer, self.settings.raw)
                 for row in chunk]
 
 
 def _peak() -> int:
+    """Returns the peak memory of this process in bytes; 0 on Windows."""
     try:
         import resource
     except ImportError:          # Windows

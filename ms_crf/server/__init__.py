@@ -1,4 +1,4 @@
-"""Layer 10: answers to requests over HTTP: a process that tags, the queue in front of it, routes and the page.
+"""Layer 10: the HTTP server: routes, the web page, the queue with dynamic batching, and the model process.
 
-It knows taggers and text, and nothing of kinds of model; no other folder knows it.
+It may know taggers and text, but not model types; only `api` and `cli` may know it.
 """

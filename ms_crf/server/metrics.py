@@ -1,4 +1,4 @@
-"""Counters of the server for Prometheus."""
+"""Prometheus metrics of the server."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ LOADED, REFUSED, ENDED = RESULTS = ('loaded', 'refused', 'ended')
 
 
 class _Registry(CollectorRegistry):
-    """Without the times when counters were created; whole bounds of buckets have no decimals, as Go writes them."""
+    """A registry without creation times. Integer bounds of buckets have no decimals, like in Go clients."""
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics."""
@@ -27,27 +27,28 @@ class _Registry(CollectorRegistry):
 
 
 class Metrics:
-    """The counters of a server."""
+    """The metrics of a server."""
 
     def __init__(self) -> None:
         self._registry = registry = _Registry(auto_describe=False)
         self._requests = Counter('ms_crf_requests', 'Answers by path and status', ('path', 'status'), registry=registry)
-        self._seconds = Histogram('ms_crf_request_seconds', 'From the head of a request to tag to its answer',
+        self._seconds = Histogram('ms_crf_request_seconds', 'Time from the head of a request to tag to its answer',
                                   buckets=SECONDS, registry=registry)
-        self._batches = Histogram('ms_crf_batch_sentences', 'Sentences that are tagged together', buckets=SENTENCES,
+        self._batches = Histogram('ms_crf_batch_sentences', 'Sentences in each batch', buckets=SENTENCES,
                                   registry=registry)
-        self._sentences = Counter('ms_crf_sentences', 'Sentences given to the tagger', registry=registry)
-        self._tokens = Counter('ms_crf_tokens', 'Tokens given to the tagger', registry=registry)
-        self._loads = Counter('ms_crf_loads', 'Models: loaded, refused, or ended', ('result',), registry=registry)
+        self._sentences = Counter('ms_crf_sentences', 'Sentences sent to the tagger', registry=registry)
+        self._tokens = Counter('ms_crf_tokens', 'Tokens sent to the tagger', registry=registry)
+        self._loads = Counter('ms_crf_loads', 'Model processes that loaded a model, could not load it, or ended',
+                              ('result',), registry=registry)
         for result in RESULTS:
-            self._loads.labels(result)           # is shown from the beginning
-        self._ready = Gauge('ms_crf_ready', 'Whether requests are answered', registry=registry)
+            self._loads.labels(result)           # creates the counter, so that it is shown from the start
+        self._ready = Gauge('ms_crf_ready', 'Whether a model is loaded', registry=registry)
         self._queue = Gauge('ms_crf_queue_tokens', 'Tokens that wait for the tagger', registry=registry)
         self._connections = Gauge('ms_crf_connections', 'Open connections', registry=registry)
         self._memory = Gauge('ms_crf_resident_bytes', 'Memory of each process', ('process',), registry=registry)
 
     def request(self, path: str, status: int, seconds: float) -> None:
-        """Counts an answer; `path` is the path of a route, or '' if there is none."""
+        """Counts an answer; `path` is the path of the route, or '' for unknown paths."""
         self._requests.labels(path, status).inc()
         if path == '/v1/tag':
             self._seconds.observe(seconds)
@@ -59,24 +60,24 @@ class Metrics:
         self._tokens.inc(tokens)
 
     def load(self, result: str) -> None:
-        """Counts the load of a model, or its end; `result` is one of `RESULTS`."""
+        """Counts a model that was loaded, could not be loaded, or has ended, according to `result` (see `RESULTS`)."""
         self._loads.labels(result).inc()
 
     def text(self, ready: bool, queue: int, connections: int, processes: Iterable[tuple[str, int]]) -> bytes:
-        """Returns all counters in the text format of Prometheus.
+        """Returns all metrics in the text format of Prometheus.
 
         Args:
             ready: whether a model is loaded.
-            queue: number of tokens that wait.
+            queue: number of waiting tokens.
             connections: number of open connections.
-            processes: (name, process id).
+            processes: name and process id of each process.
         """
         self._ready.set(ready)
         self._queue.set(queue)
         self._connections.set(connections)
         self._memory.clear()
         for name, number in processes:
-            with contextlib.suppress(psutil.Error):              # it has ended
+            with contextlib.suppress(psutil.Error):              # the process has ended
                 size = psutil.Process(number).memory_info().rss
                 self._memory.labels(name).set(size)
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""A model that is served: its queue, how its answers are written, and the page on which text is pasted and tagged."""
+"""The active model of the server with its process, queue and writers, and the HTML page for pasting text."""
 
 import asyncio
 import contextlib
@@ -12,90 +12,95 @@ from ms_crf.base.errors import OptionError
 from ms_crf.formats.registry import HTML, JSON
 from ms_crf.render.html import Page, asset, escaped, policy_hash
 from ms_crf.render.tagged import Writer
-from ms_crf.server.batching import Job, Queue
-from ms_crf.server.child import Child, Say
-from ms_crf.server.limits import Limits, Refused
+from ms_crf.server.batching import Queue, TagJob
+from ms_crf.server.child import ChildProcess, Say
+from ms_crf.server.limits import Limits, RequestError
 from ms_crf.server.metrics import Metrics
-from ms_crf.server.process import WORK, About, Settings
-from ms_crf.server.reading import Wanted
+from ms_crf.server.process import PROCESS, ModelInfo, Settings
+from ms_crf.server.reading import PreparedRequest
 
-_LOOK = .1                             # seconds between two looks at who uses a model
-
-
-class Failed(OptionError):
-    """A model that can't be served, in one line."""
+_INTERVAL = .1                         # seconds between checks whether requests still use a model
 
 
-class Model:
-    """A model in a process of its own; `Model.load` makes one.
+class ModelLoadError(OptionError):
+    """The model cannot be loaded; the message is one line."""
+
+
+class ServedModel:
+    """A model that runs in its own process; `ServedModel.load` starts the process.
 
     Attributes:
-        process: tags.
-        about: what it is.
-        queue: what waits for it.
-        writers: of records, and of pieces of a page without and with confidences.
-        mark: tells it from another one that was loaded at another time.
+        process: the model process.
+        info: type, tags and features of the model.
+        queue: the sentences that wait for the model.
+        writers: writers of JSON records and of HTML without and with confidences, by (format, confidence).
+        loaded: time of loading, in seconds since 1970.
+        mark: identifier of this loaded model, sent as MS-CRF-Model. Loading the same run again gives another mark.
     """
 
-    def __init__(self, process: Child, about: About, limits: Limits, metrics: Metrics) -> None:
-        self.process, self.about = process, about
+    def __init__(self, process: ChildProcess, info: ModelInfo, limits: Limits, metrics: Metrics) -> None:
+        self.process, self.info = process, info
         self.queue = Queue(lambda *batch: process.ask(batch), limits.queue, metrics.batch)
-        self.writers = {kind: Writer(kind[0], about.scheme, about.tags, about.of_characters, kind[1])
+        self.writers = {kind: Writer(kind[0], info.scheme, info.tags, info.of_characters, kind[1])
                         for kind in ((JSON, True), (HTML, False), (HTML, True))}
         self._users, self.loaded = 0, time.time()
         self.mark = hashlib.sha256(f'{process.pid} {self.loaded}'.encode()).hexdigest()[:12]
 
     @classmethod
-    async def load(cls, settings: Settings, limits: Limits, metrics: Metrics, say: Say) -> 'Model':
-        """Starts the process and waits until it has loaded the model; raises Failed if it can't."""
-        process = await Child.start('ms_crf.server.process', WORK, say)
-        about: About | str = ''
+    async def load(cls, settings: Settings, limits: Limits, metrics: Metrics, say: Say) -> 'ServedModel':
+        """Starts a process and waits until it has loaded the model; raises ModelLoadError if loading fails."""
+        process = await ChildProcess.start('ms_crf.server.process', PROCESS, say)
+        info: ModelInfo | str = ''
         try:
-            with contextlib.suppress(Refused):                   # it has ended
-                about = await process.ask(settings)
-        except asyncio.CancelledError:           # the server is to end
+            with contextlib.suppress(RequestError):              # the process has ended
+                info = await process.ask(settings)
+        except asyncio.CancelledError:           # the server stops
             await process.close()
             raise
-        if isinstance(about, About):
-            return cls(process, about, limits, metrics)
+        if isinstance(info, ModelInfo):
+            return cls(process, info, limits, metrics)
         status = await process.close()
-        raise Failed(about or f'{settings.path}: the process that loads it ended with status {status}')
+        raise ModelLoadError(info or f'{settings.path}: cannot load the model: the process ended with status {status}')
 
     def splitter(self, name: str | None) -> str:
-        """The splitter of a request that names one, or None for the model's; raises Refused if it is unknown."""
-        known = self.about.splitters
+        """Returns the splitter for a request that names a splitter, or None for the splitter of the model.
+
+        Raises RequestError if the name is unknown.
+        """
+        known = self.info.splitters
         if name is not None and name not in known:
-            raise Refused(422, f'expected "splitter" to be one of {", ".join(known)}, got {name!r:.60}')
-        return name or self.about.splitter
+            raise RequestError(422, f'expected "splitter" to be one of {", ".join(known)}, got {name!r:.60}')
+        return name or self.info.splitter
 
     def check(self, confidence: bool | None, nbest: int) -> None:
-        """Raises Refused if the model can't compute what is asked for."""
-        if confidence and not self.about.gives_confidences:
-            raise Refused(422, 'expected "confidence" to be false for a graph that was exported without, got true')
-        if nbest and not self.about.gives_nbest:
-            raise Refused(422, f'expected "nbest" to be 0 for a model that does not compute it, got {nbest}')
+        """Raises RequestError if the model cannot compute confidences or n-best lists that a request asks for."""
+        if confidence and not self.info.gives_confidences:
+            raise RequestError(422, 'expected "confidence" to be false because the graph was exported without '
+                                    'confidences, got true')
+        if nbest and not self.info.gives_nbest:
+            raise RequestError(422, f'expected "nbest" to be 0 for a model without n-best decoding, got {nbest}')
 
-    async def tag(self, wanted: Wanted, kind: str) -> list[str]:
-        """For each sentence its record, or its piece of a page.
+    async def tag(self, request: PreparedRequest, kind: str) -> list[str]:
+        """Tags sentences and returns a JSON record or an HTML fragment for each sentence.
 
         Args:
-            wanted: the sentences.
+            request: the sentences and options.
             kind: 'json' or 'html'.
         """
-        confidence = self.about.gives_confidences if wanted.confidence is None else wanted.confidence
+        confidence = self.info.gives_confidences if request.confidence is None else request.confidence
         writer = self.writers[kind, kind == JSON or confidence]
-        items = wanted.items
+        items = request.items
 
-        def write(index: int, said: Any) -> str:
-            if isinstance(said, Refused):
-                raise said
-            return writer.lines(items[index].predicted(said)).rstrip('\n')
+        def write(index: int, prediction: Any) -> str:
+            if isinstance(prediction, RequestError):
+                raise prediction
+            return writer.lines(items[index].predicted(prediction)).rstrip('\n')
 
-        return await self.queue.tag(Job([item.tokens for item in items], (confidence, wanted.nbest), write))
+        return await self.queue.tag(TagJob([item.tokens for item in items], (confidence, request.nbest), write))
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
-        """Within the block the process stays, whichever model serves others by then."""
+        """A context that keeps the process running, even if another model becomes the active model."""
         self._users += 1
         try:
             yield
@@ -103,26 +108,26 @@ class Model:
             self._users -= 1
 
     async def close(self) -> int:
-        """Lets its process end once nobody uses it; returns the status of the process."""
+        """Ends the process when no request uses the model any more; returns the exit status of the process."""
         while self._users:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_INTERVAL)
         return await self.process.close()
 
 
-def page(model: Model, name: str, most: int) -> tuple[str, str]:
-    """Returns the page of a model, and the policy (Content-Security-Policy) that it is sent with.
+def page(model: ServedModel, name: str, most: int) -> tuple[str, str]:
+    """Returns the HTML page of a model and its Content-Security-Policy header.
 
     Args:
-        model: that tags.
-        name: as it is shown.
-        most: likeliest taggings that may be asked for.
+        model: the active model.
+        name: name of the run, shown in the heading.
+        most: limit of n-best taggings.
     """
-    tagged: Page = model.writers[HTML, model.about.gives_confidences].page
+    tagged: Page = model.writers[HTML, model.info.gives_confidences].page
     style, script = tagged.style() + asset(__file__, 'page.css'), asset(__file__, 'page.js')
     policy = (f"default-src 'none'; style-src '{policy_hash(style)}'; script-src '{policy_hash(script)}'; "
               "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-    counts = [0, *(count for count in (2, 3, 5, 10) if model.about.gives_nbest and count <= most)]
-    choices = ''.join(f'<option value="{count}">{f"the {count} likeliest" if count else "the best only"}</option>'
+    counts = [0, *(count for count in (2, 3, 5, 10) if model.info.gives_nbest and count <= most)]
+    choices = ''.join(f'<option value="{count}">{f"{count} best" if count else "best only"}</option>'
                       for count in counts)
     return Template(asset(__file__, 'page.html')).substitute(
         style=style, kind=tagged.kind, mark=model.mark, name=escaped(name), legend=tagged.legend(), choices=choices,

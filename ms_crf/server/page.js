@@ -16,19 +16,19 @@ form.addEventListener('submit', async event => {
       body: JSON.stringify({text: text.value, nbest: Number(nbest.value)})});
     body = await answer.text();
   } catch (error) {
-    if (number === last) say('The server can not be reached.');
+    if (number === last) say('Cannot reach the server.');
     return;
   }
   if (number !== last) return;
   if (answer.ok && answer.headers.get('MS-CRF-Model') !== document.body.dataset.model) {
-    say('Another model is served by now: load this page again.');
+    say('The server has loaded another model. Reload this page.');
   } else if (answer.ok) {
     result.innerHTML = body;
     const count = result.querySelectorAll(':scope > p').length;
     say(count === 1 ? '1 sentence' : count + ' sentences');
   } else {
     let message = '';
-    try { message = JSON.parse(body).error; } catch (error) { message = 'The server says ' + answer.status; }
+    try { message = JSON.parse(body).error; } catch (error) { message = 'The server answered with status ' + answer.status; }
     say(message);
     if (answer.status === 401) { get('locked').hidden = false; token.focus(); }
   }

@@ -1,7 +1,7 @@
-"""HTTP/1.1 by uvicorn, with bounds on what a client may send before it is heard, and on the time that it takes.
+"""HTTP/1.1 connections of uvicorn, with limits on the size of requests and on the time of slow clients.
 
-uvicorn waits for ever for the rest of a head or a body, takes heads of any size, and keeps an answer for ever that
-nobody reads.
+uvicorn alone waits forever for the rest of a head or a body, accepts heads of any size, and keeps an answer that its
+client does not read.
 """
 
 import asyncio
@@ -13,45 +13,46 @@ from ms_crf.server.limits import MEGABYTE, TARGET, Limits
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-HEAD = 32 << 10                        # bytes of a request's first line and headers
-LINGER = 1                             # seconds in which a client that is refused may still read why
-_PAUSE = .5                            # seconds between two looks at all connections
+HEAD = 32 << 10                        # most bytes of the request line and the headers
+LINGER = 1                             # seconds until the connection of a refused request is closed
+_PAUSE = .5                            # seconds between checks of all connections
 
 
 class Protocol(HttpToolsProtocol):
-    """A connection; `of_limits` gives the class of those under some limits."""
+    """A connection. `Protocol.of_limits` returns a subclass with the limits of a server."""
 
-    most = 1 << 30                               # bytes of a request, with all that is around its body
+    max_bytes = 1 << 30                          # most bytes of a request, including head and chunk sizes
 
     @classmethod
     def of_limits(cls, limits: Limits) -> 'type[Protocol]':
-        # A body in chunks of one byte is six times as long; whoever sends more has been refused by its size.
-        return type('Connection', (cls,), {'most': HEAD + 8 * max(limits.max_body, MEGABYTE)})
+        """Returns the class of connections for a server with these limits."""
+        # Chunks of one byte make a body six times as long. The application refuses larger bodies by their real size.
+        return type('Connection', (cls,), {'max_bytes': HEAD + 8 * max(limits.max_body, MEGABYTE)})
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self.since = self.loop.time()            # when the request began that is being read
-        self.reading = True                      # a request has begun to arrive
-        self.in_head, self.head = True, 0        # what comes next is of a head, and the bytes of that head so far
-        self.body, self.received = 0, 0          # bytes that the body still has, and bytes of the request so far
-        self.tail = b''                          # the last two bytes
-        self.unread, self.unread_since = 0, 0.0
-        self.refusal: Any = None                 # status and message for the request that arrives
-        self.refused: float | None = None        # when they were sent
-        self.running: Any = None
+        self.since = self.loop.time()            # time when the current request began to arrive
+        self.reading = True                      # whether a request is arriving
+        self.in_head, self.head = True, 0        # whether the next byte belongs to a head; bytes of the head so far
+        self.body, self.received = 0, 0          # missing bytes of the body; bytes of the request so far
+        self.tail = b''                          # the last two bytes that arrived
+        self.unread, self.unread_since = 0, 0.0  # bytes that the client has not read; time when their number changed
+        self.refusal: Any = None                 # status and message of the error for the current request
+        self.refused: float | None = None        # time when the error was sent
+        self.running: Any = None                 # the request that the application is answering
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.running is not None and not self.running.response_complete:
-            self.running.disconnected = True     # uvicorn tells it to the last request only
+            self.running.disconnected = True     # uvicorn informs only the last request
             self.running.message_event.set()
         super().connection_lost(exc)
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        self.running = cycle                     # others wait behind it
+        self.running = cycle                     # later requests of the connection wait
         super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
-        """Parses data in pieces: no piece has bytes of a head and of what follows it, so that heads can be measured."""
+        """Parses data in pieces. A piece never goes beyond the end of a head, so that the size of heads is known."""
         data, begin, start = self.tail + data, len(self.tail), 0
         self.tail = data[-2:]
         while begin < len(data) and self.refusal is None and not self.transport.is_closing():
@@ -70,19 +71,19 @@ class Protocol(HttpToolsProtocol):
                 return
             if self.head >= HEAD and self.in_head:
                 self._refuse(431, f'expected headers of at most {HEAD:,} bytes, got more')
-            elif self.received > self.most:
-                self._refuse(413, f'expected a request of at most {self.most:,} bytes, got more')
+            elif self.received > self.max_bytes:
+                self._refuse(413, f'expected a request of at most {self.max_bytes:,} bytes, got more')
 
     def _end_of_piece(self, data: bytes, begin: int, start: int) -> int:
-        """The end of the piece that begins somewhere: at the latest where a head or a body ends.
+        """Returns the offset where the piece that starts at `begin` ends, at the latest the end of a head or body.
 
-        A head ends with an empty line, and so does a body in chunks. Of other bodies the length is known. It does no
-        harm that other empty lines end a piece, too.
+        Heads and chunked bodies end with an empty line. The length of other bodies is known. Other empty lines also end
+        a piece, which is harmless.
 
         Args:
             data: bytes that have arrived.
-            begin: where the piece begins.
-            start: where a line end may begin whose empty line ends in the piece.
+            begin: offset of the piece.
+            start: offset from which to search for the empty line. Its first byte may come before the piece.
         """
         if self.body:
             return begin + self.body
@@ -102,14 +103,14 @@ class Protocol(HttpToolsProtocol):
         self.in_head, self.head, self.body, self.received = True, 0, 0, 0
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, 'expected a request of HTTP/1.1, got something else')
+        self._refuse(400, 'expected a request in HTTP/1.1, got other data')
 
     def _refuse(self, status: int, message: str) -> None:
-        """Refuses the request that arrives, once the requests before it are answered. Later data is not parsed."""
+        """Refuses the current request when all earlier requests are answered. Later data is not parsed."""
         self.refusal = status, message
         faulty = None if self.in_head else self.cycle
         if faulty is not None and not faulty.response_complete:
-            faulty.disconnected = True           # the application has nobody to answer any more
+            faulty.disconnected = True           # stops the application
             faulty.message_event.set()
         self.pipeline: deque[Any] = deque(waiting for waiting in self.pipeline if waiting[0] is not faulty)
         if self.running is None or self.running.response_complete or self.running is faulty:
@@ -121,10 +122,10 @@ class Protocol(HttpToolsProtocol):
             self._give_up()
 
     def _give_up(self) -> None:
-        """Sends the refusal.
+        """Sends the error answer.
 
-        The connection is closed a little later: what still comes, and is not read, would have the answer thrown away on
-        its way.
+        The connection is closed `LINGER` seconds later. If it were closed while data arrives, the system could discard
+        the answer before the client has read it.
         """
         self.refused = self.loop.time()
         if self.transport.is_closing():
@@ -138,8 +139,8 @@ class Protocol(HttpToolsProtocol):
         self.transport.write_eof()
 
     def check(self, now: float, seconds: float) -> None:
-        """Closes the connection if its client takes longer than so many seconds for a request or an answer."""
-        if self.flow.read_paused:                # it is the server that takes its time
+        """Closes the connection if the client needs more than `seconds` to send a request or to read an answer."""
+        if self.flow.read_paused:                # the server is slow, not the client
             self.since = now
         unread = self.transport.get_write_buffer_size()
         if unread != self.unread or not unread:
@@ -155,7 +156,7 @@ class Protocol(HttpToolsProtocol):
 
 
 async def watch(connections: set[Protocol], limits: Limits) -> None:
-    """Looks after all connections, until it is cancelled."""
+    """Checks all connections regularly, until it is cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(_PAUSE)

@@ -1,86 +1,86 @@
-"""What a request to tag asks for: its JSON, checked, as sentences with all that is needed to write them out again."""
+"""Parsing of requests to tag: JSON is validated, and raw text is split into sentences."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ms_crf.base.errors import brief, meant, one_line
 from ms_crf.base.fields import JSONFault, json_of
-from ms_crf.server.limits import Limits, Refused
-from ms_crf.server.schema import INPUTS, OPTIONS, RAW, TEXT, TEXTS, TOKENS, checked
+from ms_crf.server.limits import Limits, RequestError
+from ms_crf.server.schema import INPUTS, OPTIONS, RAW, TEXT, TEXTS, TOKENS, validated
 from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import Splitter
 
 from msgspec import Struct
 
-DEEPEST = 8                            # levels of JSON
-EACH = 20                              # characters that take as long to split as an empty text does
+DEEPEST = 8                            # most levels of nested JSON
+EACH = 20                              # splitting an empty text takes as long as splitting this number of characters
 
 
-class Wanted(NamedTuple):
-    """What a request asks for."""
+class PreparedRequest(NamedTuple):
+    """The sentences and options of a request, ready for the tagger."""
 
-    items: list[Sentence]                  # its sentences
-    sizes: list[int] | None            # how many of them each of its texts has; None unless "texts" was given
-    confidence: bool | None            # None for what the model has
+    items: list[Sentence]              # all sentences of the request
+    sizes: list[int] | None            # number of sentences in each text; None unless the request has "texts"
+    confidence: bool | None            # None: confidences if the model computes them
     nbest: int
 
 
-class Asked(NamedTuple):
-    """The values of a request, of the right types; raw text is not cut yet."""
+class TagRequest(NamedTuple):
+    """The validated values of a request. Raw text is not split yet."""
 
-    kind: str                          # one of INPUTS
-    value: Any
+    kind: str                          # 'text', 'texts', 'tokens' or 'sentences'
+    value: Any                         # the value of this key
     confidence: bool | None
     nbest: int
     splitter: str | None
 
     @property
     def values(self) -> list[Any]:
-        """The texts, or the sentences."""
+        """The value as a list of texts or of sentences."""
         return [self.value] if self.kind in (TEXT, TOKENS) else self.value
 
 
-def asked(data: bytes, types: Mapping[str, type[Struct]]) -> Asked:
-    """Returns the values in the body of a request; raises Refused if it is invalid.
+def parse_request(data: bytes, types: Mapping[str, type[Struct]]) -> TagRequest:
+    """Returns the values in the body of a request; raises RequestError if it is invalid.
 
     Args:
         data: JSON.
-        types: what `request_types` gave.
+        types: the result of `request_types`.
     """
     try:
         record = json_of(data, DEEPEST)
     except JSONFault as error:
         where = '' if error.line is None else f' on line {error.line}'
-        raise Refused(400, one_line(f'expected JSON: {error}{where}')) from None
+        raise RequestError(400, one_line(f'expected JSON: {error}{where}')) from None
     if not isinstance(record, dict):
-        raise Refused(422, f'expected a JSON object, got {type(record).__name__}')
+        raise RequestError(422, f'expected a JSON object, got {type(record).__name__}')
     for name in record:
         if name not in INPUTS + OPTIONS:
-            raise Refused(422, f'expected the names {", ".join(INPUTS + OPTIONS)}, got {brief(name)}'
-                               f'{meant(name, INPUTS + OPTIONS, "")}')
+            raise RequestError(422, f'unknown key {brief(name)}, expected {", ".join(INPUTS + OPTIONS)}'
+                                    f'{meant(name, INPUTS + OPTIONS, "")}')
     named = [name for name in INPUTS if name in record]
     if len(named) != 1:
-        raise Refused(422, f'expected one of "text", "texts", "tokens" and "sentences", got '
-                           f'{" and ".join(named) or "none of them"}')
+        raise RequestError(422, 'expected exactly one key of "text", "texts", "tokens" and "sentences", got '
+                                f'{" and ".join(named) or "none"}')
     kind, = named
     if kind not in RAW and record.get('splitter') is not None:
-        raise Refused(422, f'"splitter" means nothing with "{kind}"; leave it away')
-    request: Any = checked(record, types[kind])
-    return Asked(kind, getattr(request, kind), request.confidence, request.nbest, request.splitter)
+        raise RequestError(422, f'"splitter" has no effect with "{kind}"; omit "splitter"')
+    request: Any = validated(record, types[kind])
+    return TagRequest(kind, getattr(request, kind), request.confidence, request.nbest, request.splitter)
 
 
-def work(request: Asked) -> int:
-    """How much work it is to split the raw text of a request: its characters, and some for each text."""
+def splitting_work(request: TagRequest) -> int:
+    """Returns the estimated work of splitting the raw text of a request, in characters."""
     return sum(map(len, request.values)) + EACH * len(request.values)
 
 
-def wanted(request: Asked, splitter: Callable[[], Splitter] | None, limits: Limits) -> Wanted:
-    """The sentences of a request; raises Refused if there are too many of them, or of their tokens.
+def prepare_request(request: TagRequest, splitter: Callable[[], Splitter] | None, limits: Limits) -> PreparedRequest:
+    """Returns the sentences of a request; raises RequestError if sentences or tokens exceed the limits.
 
     Args:
-        request: what `asked` gave.
-        splitter: returns the splitter of raw text; None if the request has no raw text.
-        limits: of requests.
+        request: the result of `parse_request`.
+        splitter: function that returns the splitter for raw text; None if the request has no raw text.
+        limits: limits of a request.
     """
     if request.kind in RAW:
         assert splitter is not None
@@ -91,10 +91,10 @@ def wanted(request: Asked, splitter: Callable[[], Splitter] | None, limits: Limi
     tokens = sum(len(item.tokens) for item in items)
     for count, most, what in ((len(items), limits.max_sentences, 'sentences'), (tokens, limits.max_tokens, 'tokens')):
         if count > most:
-            raise Refused(413, f'expected at most {most:,} {what}, got {count:,}; send fewer at a time')
+            raise RequestError(413, f'expected at most {most:,} {what}, got {count:,}; send fewer at a time')
     for index, item in enumerate(items):
         if len(item.tokens) > limits.max_length:
-            raise Refused(413, f'expected sentences of at most {limits.max_length:,} tokens, got '
+            raise RequestError(413, f'expected sentences of at most {limits.max_length:,} tokens, got '
                                f'{len(item.tokens):,} in sentence {index}')
     sizes = [len(part) for part in parts] if request.kind == TEXTS else None
-    return Wanted(items, sizes, request.confidence, request.nbest)
+    return PreparedRequest(items, sizes, request.confidence, request.nbest)

@@ -1,4 +1,4 @@
-"""The server while it runs: its socket, the models that come and go, signals, its end."""
+"""Running the server: the socket, loading and reloading models, signals, and shutdown."""
 
 import asyncio
 import contextlib
@@ -15,59 +15,60 @@ from typing import Any
 from ms_crf.base import processes
 from ms_crf.base.errors import OptionError, argument, brief, one_line
 from ms_crf.server.application import Service, application
-from ms_crf.server.child import lost, settle
-from ms_crf.server.limits import Refused
+from ms_crf.server.child import ended_error, settle
+from ms_crf.server.limits import RequestError
 from ms_crf.server.metrics import ENDED, LOADED, REFUSED
-from ms_crf.server.model import Failed, Model
-from ms_crf.server.process import WORK, Patience, Settings
+from ms_crf.server.model import ModelLoadError, ServedModel
+from ms_crf.server.process import PROCESS, HangDetector, Settings
 from ms_crf.server.protocol import Protocol, watch
 
 import uvicorn
 
-LAST_ANSWERS = 2                       # seconds for the answers to requests that are cancelled at the end
-LONGEST_PAUSE = 60                     # seconds between two attempts to load a model whose process has ended
-_RELOAD: int | None = getattr(signal, 'SIGHUP', None)        # which Windows does not have
-_LOOK = .5                             # seconds between two looks at the process that tags
+LAST_ANSWERS = 2                       # seconds for sending errors to requests that are cancelled at shutdown
+LONGEST_PAUSE = 60                     # most seconds between attempts to load a model after its process has ended
+_RELOAD: int | None = getattr(signal, 'SIGHUP', None)        # Windows has no SIGHUP
+_INTERVAL = .5                         # seconds between checks of the model process
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens there; raises OptionError if it can't."""
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Returns a socket that listens on an address; raises OptionError if the address is invalid or in use."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError) as error:
         raise OptionError(f'{argument("host")} must be a name or an address of this machine, got {brief(host)}: '
                           f'{getattr(error, "strerror", None) or error}') from None
     both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-    try:                                         # from here on clients wait, and are not refused
+    try:                                         # from now on clients can connect, and wait for the first model
         return socket.create_server(address, family=family, backlog=1024, dualstack_ipv6=both)
     except OSError as error:
-        raise OptionError(f'{argument("host")} {host} {argument("port")} {port}: can not be listened on: '
+        raise OptionError(f'{argument("host")} {host} {argument("port")} {port}: cannot listen on this address: '
                           f'{os.strerror(error.errno or 0)}') from None
 
 
 def url_of(listening: socket.socket) -> str:
+    """Returns the URL of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f'http://[{host}]:{port}/' if ':' in host else f'http://{host}:{port}/'
 
 
-class Running:
-    """A server from its start to its end.
+class Server:
+    """The server, from its start to its shutdown.
 
     Args:
-        service: what is served.
-        settings: of the process that tags.
+        service: state of the application.
+        settings: settings of the model process.
         listening: the socket.
-        stopping: ends the server when it is set.
+        stopping: event that stops the server.
     """
 
     def __init__(self, service: Service, settings: Settings, listening: socket.socket,
                  stopping: threading.Event) -> None:
         self.service, self.settings, self.listening, self.stopping = service, settings, listening, stopping
-        self.fault: Failed | None = None         # why the first model can't be loaded
+        self.fault: ModelLoadError | None = None                 # the error of the first model
         self._tasks: set[asyncio.Future[Any]] = set()
-        self._wish = asyncio.Event()             # for the run to be loaded again
-        self._waiting: list[asyncio.Future[None]] = []           # requests to load the model again
-        for name in ('uvicorn', 'asyncio'):      # what they log is said here, or of no interest
+        self._reload_event = asyncio.Event()     # set when the model should be loaded (again)
+        self._waiting: list[asyncio.Future[None]] = []           # futures of requests to reload
+        for name in ('uvicorn', 'asyncio'):      # this class reports everything of interest
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = [logging.NullHandler()], False
         config = uvicorn.Config(application(service), http=Protocol.of_limits(service.limits), ws='none',
@@ -80,12 +81,15 @@ class Running:
         service.reload = self.reload
 
     async def run(self) -> None:
-        """Serves until a signal comes or `stopping` is set; raises Failed if the first model can't be loaded."""
+        """Answers requests until a signal arrives or `stopping` is set.
+
+        Raises ModelLoadError if the first model cannot be loaded.
+        """
         for work in (self._models(), self._wait_for_stop(), watch(self.service.connections, self.service.limits)):
             self._keep(work)
         try:
             await self.server.serve([self.listening])
-            if requests := list(self.server.server_state.tasks):         # cancelled after --drain; each is answered
+            if requests := list(self.server.server_state.tasks):         # cancelled after --drain; each gets an error
                 await asyncio.wait(requests, timeout=LAST_ANSWERS)
         finally:
             left = list(self._tasks)
@@ -99,135 +103,135 @@ class Running:
             raise self.fault
 
     def interrupt(self, number: int, _: object) -> None:
-        """Handles a signal, in another thread than the thread of the loop."""
+        """Handles a signal. The event loop runs in another thread."""
         with contextlib.suppress(RuntimeError):                  # the loop is closed
-            self.loop.call_soon_threadsafe(self._wish.set if number == _RELOAD else self.stop)
+            self.loop.call_soon_threadsafe(self._reload_event.set if number == _RELOAD else self.stop)
 
     def stop(self) -> None:
-        """Takes no more connections, and ends when those that are there have their answers; at once if said twice."""
+        """Stops accepting connections and shuts down when open requests are answered; the second call stops at once."""
         self.server.force_exit = self.server.should_exit
         self.server.should_exit = True
         self._loaded(len(self._waiting), _ending())
 
     async def reload(self) -> None:
-        """Loads the model again; raises Refused if that fails."""
+        """Loads the model again and waits until it is active; raises RequestError if loading fails."""
         if self.server.should_exit:
             raise _ending()
         loaded: asyncio.Future[None] = self.loop.create_future()
         self._waiting.append(loaded)
-        self._wish.set()
+        self._reload_event.set()
         await loaded
 
     def _loaded(self, count: int, error: Exception | None = None) -> None:
-        """Ends the wait of the first requests to load the model again; it has failed if there is an error."""
+        """Answers the first `count` requests to reload, with `error` if loading failed."""
         for future in self._waiting[:count]:
             settle(future, error)
         del self._waiting[:count]
 
     async def _models(self) -> None:
-        """Loads the model, and again when that is wished for or its process has ended."""
+        """Loads the model, and loads it again after each reload request and after its process has ended."""
         pause, first = .5, True
         while True:
-            count = len(self._waiting)           # later requests may be about a later run
+            count = len(self._waiting)           # requests that arrive while the model loads may mean a newer run
             try:
                 await self._load()
                 pause = .5
                 self._loaded(count)
-            except Failed as error:
+            except ModelLoadError as error:
                 self.service.metrics.load(REFUSED)
                 if first:
                     self.fault = error
                     self.stop()
                     return
-                kept = '; the model that was there goes on' if self.service.model else ''
+                kept = '; the old model stays active' if self.service.model else ''
                 self.service.say(f'{error}{kept}')
-                self._loaded(count, Refused(500, f'{error}{kept}'))
+                self._loaded(count, RequestError(500, f'{error}{kept}'))
                 pause = min(2 * pause, LONGEST_PAUSE)
             first = False
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wish.wait(), None if self.service.model else pause)
-            self._wish.clear()
+                await asyncio.wait_for(self._reload_event.wait(), None if self.service.model else pause)
+            self._reload_event.clear()
 
     async def _load(self) -> None:
-        """Puts a new model into the place of the one that serves, which tags what waits for it and ends."""
+        """Loads a model and makes it active. The old model finishes its requests and ends."""
         service, old = self.service, self.service.model
         try:
-            new = await Model.load(self.settings, service.limits, service.metrics, service.say)
-        except OSError as error:                 # of the system, which starts no more processes
-            raise Failed(one_line(f'{service.name} cannot be loaded: {error}')) from None
+            new = await ServedModel.load(self.settings, service.limits, service.metrics, service.say)
+        except OSError as error:                 # the system cannot start a process
+            raise ModelLoadError(one_line(f'{service.name}: cannot load the model: {error}')) from None
         try:
-            await service.splitters.prepare(new.about.splitter)
-        except asyncio.CancelledError:           # the server is to end
+            await service.splitters.prepare(new.info.splitter)
+        except asyncio.CancelledError:           # the server stops
             await new.process.close()
             raise
         if old is None:
-            # What is there now stays: a collection of garbage that went through it would hold all requests up.
+            # All objects so far stay in memory. Without freeze, garbage collections would delay requests.
             gc.collect()
             gc.freeze()
             service.say(f'{service.name} is served at {url_of(self.listening)}')
         else:
-            service.say(f'{service.name} is loaded again')
+            service.say(f'{service.name}: the model was reloaded')
         service.model = new
         service.metrics.load(LOADED)
         service.processes.update(server=os.getpid(), tagger=new.process.pid)
-        self._keep(self._look_after(new))
+        self._keep(self._supervise(new))
         if old is not None:
             self._keep(old.close())
 
     async def _wait_for_stop(self) -> None:
         while not self.stopping.is_set():
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_INTERVAL)
         self.stop()
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Does something beside; a task that nobody holds may be forgotten in its midst."""
+        """Runs a coroutine in the background. asyncio may drop tasks without references, so the task is stored."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _look_after(self, model: Model) -> None:
-        """Waits for the end of a process, which is killed when it hangs; if its model serves, has it loaded again."""
-        process, patience = model.process, Patience(self.service.limits.stall)
+    async def _supervise(self, model: ServedModel) -> None:
+        """Waits until a model process ends, and kills it if it hangs. If the model is active, it is loaded again."""
+        process, detector = model.process, HangDetector(self.service.limits.stall)
         before = self.loop.time()
         while not process.ended.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(process.ended.wait(), _LOOK)
+                await asyncio.wait_for(process.ended.wait(), _INTERVAL)
             elapsed, before = self.loop.time() - before, self.loop.time()
-            if fault := patience.fault(process, elapsed):
-                self.service.say(f'the process that tags {fault}; it is killed')
+            if fault := detector.fault(process, elapsed):
+                self.service.say(f'the model process {fault}; it is killed')
                 process.kill()
                 await process.ended.wait()
         if self.service.model is model and not self.server.should_exit:
             self.service.model = None
             status = await process.close()
-            model.queue.fail(lost(*WORK))
+            model.queue.fail(ended_error(*PROCESS))
             self.service.metrics.load(ENDED)
-            self.service.say(f'the process that tags has ended with status {status}; another one is started')
-            self._wish.set()
+            self.service.say(f'the model process has ended with status {status}; a new process starts')
+            self._reload_event.set()
 
 
-def _ending() -> Refused:
-    return Refused(503, 'the server is ending and loads no model', None, True)
+def _ending() -> RequestError:
+    return RequestError(503, 'the server is shutting down and cannot load a model', None, True)
 
 
 def run(service: Service, settings: Settings, listening: socket.socket, stop: threading.Event) -> None:
-    """Serves until a signal comes or `stop` is set; raises Failed if the model can't be loaded."""
-    running = Running(service, settings, listening, stop)
+    """Runs the server until a signal arrives or `stop` is set; raises ModelLoadError if the model cannot be loaded."""
+    server = Server(service, settings, listening, stop)
     _allow_files(2 * service.limits.connections + 100)
-    # In a thread of its own, as a notebook has an event loop in this thread.
-    with (contextlib.closing(running.loop), ThreadPoolExecutor(1) as threads, processes.kept_signals(),
-          processes.handling_signals(running.interrupt)):
+    # The event loop runs in another thread, because a notebook already has an event loop in this thread.
+    with (contextlib.closing(server.loop), ThreadPoolExecutor(1) as threads, processes.kept_signals(),
+          processes.handling_signals(server.interrupt)):
         if _RELOAD is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(_RELOAD, running.interrupt)            # also under nohup, where this signal is ignored
+            signal.signal(_RELOAD, server.interrupt)            # nohup ignores this signal by default
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {_RELOAD})
-        threads.submit(running.loop.run_until_complete, running.run()).result()
+        threads.submit(server.loop.run_until_complete, server.run()).result()
 
 
 def _allow_files(count: int) -> None:
-    """Lets this process have so many files and connections open, if the system does."""
+    """Raises the limit of open files and connections of this process to `count`, if the system allows it."""
     with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource  # which Windows does not have
+        import resource  # not available on Windows
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
-        if soft != resource.RLIM_INFINITY and soft < wanted:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        limit = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        if soft != resource.RLIM_INFINITY and soft < limit:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -1,7 +1,6 @@
-"""Types of requests and answers; validation, messages of invalid requests and the OpenAPI document follow from them.
+"""Types of requests and answers. Validation, error messages and the OpenAPI document are derived from these types.
 
-Requests are validated by msgspec, and not by pydantic, which is ten times as large and refuses the halves of surrogate
-pairs that JSON may hold.
+msgspec validates requests. pydantic is ten times as large, and rejects single surrogates, which JSON may contain.
 """
 
 import re
@@ -10,15 +9,15 @@ from typing import Annotated, Any, Literal
 
 from ms_crf.base.environment import VERSION
 from ms_crf.base.errors import brief
-from ms_crf.server.limits import Limits, Refused
-from ms_crf.server.process import About
+from ms_crf.server.limits import Limits, RequestError
+from ms_crf.server.process import ModelInfo
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 TEXT, TEXTS, TOKENS, SENTENCES = INPUTS = ('text', 'texts', 'tokens', 'sentences')
 OPTIONS = ('nbest', 'confidence', 'splitter')
-RAW = (TEXT, TEXTS)                    # inputs that a splitter cuts
+RAW = (TEXT, TEXTS)                    # keys with raw text, which needs a splitter
 
 Token = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0)]
@@ -72,7 +71,7 @@ class Texts(Struct):
 
 
 class Model(Struct):
-    """The model that is served."""
+    """The active model of the server."""
 
     name: str
     kind: str
@@ -94,30 +93,31 @@ class Status(Struct):
 
 
 class Error(Struct):
-    """Why a request is refused."""
+    """The reason why a request was refused."""
 
-    error: Annotated[str, Meta(description='what was expected, and what came')]
+    error: Annotated[str, Meta(description='one line, with the expected and the actual value')]
 
 
-def request_types(limits: Limits, about: About | None = None) -> dict[str, type[Struct]]:
+def request_types(limits: Limits, info: ModelInfo | None = None) -> dict[str, type[Struct]]:
     """Returns the type of a request for each of `INPUTS`.
 
     Args:
-        limits: of requests. More tokens or sentences than allowed are valid, but refused with status 413.
-        about: the model, so that requests that the model refuses are invalid; None for any model.
+        limits: limits of requests. Requests with too many tokens or sentences are valid here; they get status 413
+            later.
+        info: the model. Its types do not allow features that the model does not have. None: all features are allowed.
     """
     sentence: Any = Annotated[list[Token], Meta(extra_json_schema={'maxItems': limits.max_length})]
     inputs: dict[str, Any] = {
         TEXT: Annotated[str, Meta(description='raw text')], TEXTS: Annotated[list[str], Meta(description='raw texts')],
         TOKENS: Annotated[sentence, Meta(description='a sentence')],
         SENTENCES: Annotated[list[sentence], Meta(extra_json_schema={'maxItems': limits.max_sentences})]}
-    most = limits.max_nbest if about is None or about.gives_nbest else 0
-    nbest: Any = Annotated[int, Meta(ge=0, le=most, description='how many of the likeliest taggings to add')]
-    only = {} if about is None or about.gives_confidences else {'enum': [False, None]}
-    confidence: Any = Annotated[bool | None, Meta(description='null: if the model gives confidences',
-                                                  extra_json_schema=only)]
-    names: Any = str if about is None else Literal[tuple(about.splitters)]
-    splitter: Any = Annotated[names | None, Meta(description='what cuts the text; null: as the model was trained')]
+    most = limits.max_nbest if info is None or info.gives_nbest else 0
+    nbest: Any = Annotated[int, Meta(ge=0, le=most, description='number of n-best taggings to add')]
+    only = {} if info is None or info.gives_confidences else {'enum': [False, None]}
+    confidence: Any = Annotated[bool | None, Meta(description='whether to add confidences; null: if the model computes '
+                                                              'confidences', extra_json_schema=only)]
+    names: Any = str if info is None else Literal[tuple(info.splitters)]
+    splitter: Any = Annotated[names | None, Meta(description='splitter for raw text; null: the splitter of the model')]
     return {name: msgspec.defstruct(
         f'{name.capitalize()}Request',
         [(name, kind), ('nbest', nbest, 0), ('confidence', confidence, None),
@@ -125,8 +125,13 @@ def request_types(limits: Limits, about: About | None = None) -> dict[str, type[
         for name, kind in inputs.items()}
 
 
-def checked(record: Mapping[str, Any], kind: type[Struct]) -> Struct:
-    """Returns a request as an object of one of `request_types`; raises Refused if it is invalid."""
+def validated(record: Mapping[str, Any], kind: type[Struct]) -> Struct:
+    """Returns a request as an object of type `kind`; raises RequestError with status 422 if the request is invalid.
+
+    Args:
+        record: the parsed JSON object.
+        kind: a type from `request_types`.
+    """
     try:
         return msgspec.convert(record, kind)
     except msgspec.ValidationError as error:
@@ -137,11 +142,11 @@ def checked(record: Mapping[str, Any], kind: type[Struct]) -> Struct:
         value = value[name or int(index)]
         schema = schema['properties'][name] if name else schema['items']
     where = ''.join(f'"{name}"' if name else f'[{index}]' for name, index in path)
-    raise Refused(422, f'expected {where} to be {_in_words(schema)}, got {brief(value)}')
+    raise RequestError(422, f'expected {where} to be {_in_words(schema)}, got {brief(value)}')
 
 
 def _in_words(schema: Mapping[str, Any]) -> str:
-    """What a schema allows."""
+    """Returns the values that a JSON schema allows, in words, such as 'a list'."""
     if 'anyOf' in schema:
         return ' or '.join(map(_in_words, schema['anyOf']))
     return {'string': 'a string that is not empty' if 'minLength' in schema else 'a string', 'array': 'a list',
@@ -165,7 +170,7 @@ def _answer(text: str, *kind: str, **schema: Any) -> dict[str, Any]:
 
 
 def _errors(**texts: str) -> dict[str, Any]:
-    """The answers to refused requests by status, which stands behind an underscore."""
+    """Returns the OpenAPI responses of errors. Keyword names are an underscore and the status, such as `_503`."""
     answers = {name.removeprefix('_'): _answer(text, **_ref('Error')) for name, text in texts.items()}
     if '503' in answers:
         answers['503']['headers'] = {'Retry-After': {'schema': {'type': 'integer'}, 'description': 'seconds'}}
@@ -173,55 +178,58 @@ def _errors(**texts: str) -> dict[str, Any]:
 
 
 def _operation(text: str, locked: bool, answer: dict[str, Any], **errors: str) -> dict[str, Any]:
-    """An operation; `locked` if it asks for a token."""
+    """Returns an OpenAPI operation; `locked` says whether it needs a token."""
     operation: dict[str, Any] = {'summary': text, 'responses': {'200': answer, **_errors(**errors)}}
     if locked:
-        operation['responses'] |= _errors(_401='no token, or another one')
+        operation['responses'] |= _errors(_401='missing or wrong token')
         operation['security'] = [{'token': []}]
     return operation
 
 
-def document(limits: Limits, locked: bool, any_host: bool, about: About | None) -> dict[str, Any]:
-    """Returns the document.
+def document(limits: Limits, locked: bool, any_host: bool, info: ModelInfo | None) -> dict[str, Any]:
+    """Returns the OpenAPI 3.1 document of the server.
 
     Args:
-        limits: of requests.
-        locked: whether a token is asked for.
+        limits: limits of requests.
+        locked: whether the server has a token.
         any_host: whether requests may name other hosts than the loopback.
-        about: the model; None while it is loaded.
+        info: the model; None while no model is loaded.
     """
-    types = [*request_types(limits, about).values(), Tagged, Texts, Model, Status, Error]
+    types = [*request_types(limits, info).values(), Tagged, Texts, Model, Status, Error]
     (*requests, tagged, texts, _, _, _), schemas = msgspec.json.schema_components(types, ref_template=_REF)
     loading = 'no model is loaded'
     tag = _operation(
         'Tags text or tokens', locked,
-        {'description': 'a record for each sentence; of "texts" a list for each text; or, where text/html is accepted, '
-                        'the sentences as a piece of a page',
+        {'description': 'one record for each sentence; for "texts" one list of records for each text; with the header '
+                        '"Accept: text/html" an HTML fragment',
          'content': _content(anyOf=[tagged, texts]) | _content('text/html', type='string')},
-        _400='no JSON, or no HTTP', _408='it came too slowly', _413='the body, its sentences or tokens are too many',
-        _415='not application/json', _422='JSON of another form, or what the model does not do',
-        _500='it can not be tagged',
-        _503=f'{loading}, too many requests wait, or the answer took longer than {limits.timeout:g} seconds')
+        _400='invalid JSON or HTTP', _408='the client was too slow',
+        _413='too many bytes, sentences or tokens, or a sentence is too long',
+        _415='not application/json, or compressed', _422='invalid values, or a feature that the model does not have',
+        _500='the request cannot be tagged',
+        _503=f'{loading}, the queue is full, or the answer took longer than {limits.timeout:g} seconds')
     tag['requestBody'] = {'required': True, 'content': _content(**_ref('Request'))}
     status = _ref('Status')
     paths: dict[str, Any] = {
         '/v1/tag': {'post': tag},
-        '/v1/model': {'get': _operation('What model it is', locked, _answer('the model', **_ref('Model')),
+        '/v1/model': {'get': _operation('Describes the model', locked, _answer('the model', **_ref('Model')),
                                         _503=loading)},
-        '/healthz': {'get': _operation('Whether the server runs', False, _answer('it does', **status))},
-        '/readyz': {'get': _operation('Whether requests are answered', False, _answer('they are', **status),
-                                      _503=loading)},
-        '/metrics': {'get': _operation('Counters for Prometheus', locked,
-                                       _answer('text', 'text/plain', type='string'))},
+        '/healthz': {'get': _operation('Health check: the server runs', False,
+                                       _answer('the server runs', **status))},
+        '/readyz': {'get': _operation('Readiness check: a model is loaded', False,
+                                      _answer('a model is loaded', **status), _503=loading)},
+        '/metrics': {'get': _operation('Prometheus metrics', locked,
+                                       _answer('the metrics', 'text/plain', type='string'))},
         '/openapi.json': {'get': _operation('This document', False, _answer('the document', type='object'))},
-        '/': {'get': _operation('A page to paste text into', False, _answer('a page', 'text/html', type='string'),
-                                _503=loading)}}
+        '/': {'get': _operation('HTML page for pasting text', False,
+                                _answer('the page', 'text/html', type='string'), _503=loading)}}
     components: dict[str, Any] = {'schemas': {'Request': {'oneOf': requests}, **schemas}}
     if locked:
         components['securitySchemes'] = {'token': {'type': 'http', 'scheme': 'bearer'}}
         paths['/v1/reload'] = {'post': _operation(
-            'Loads the run again, and answers when that is done', True, _answer('it is loaded', **status),
-            _500='it cannot be loaded; the model that was there continues', _503='the server ends')}
+            'Loads the run again; the answer comes when the new model is active', True,
+            _answer('the new model is active', **status),
+            _500='the run cannot be loaded; the old model stays active', _503='the server is shutting down')}
     if not any_host:
         for methods in paths.values():
             for operation in methods.values():

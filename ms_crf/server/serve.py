@@ -1,4 +1,4 @@
-"""The function `serve`, which tags over HTTP until it is interrupted, and its arguments."""
+"""The function `serve`, which runs the HTTP server until it is stopped, and its arguments."""
 
 import ipaddress
 import os
@@ -19,26 +19,24 @@ from ms_crf.server.limits import Limits
 from ms_crf.server.process import Settings
 from ms_crf.text.splitting import CHOICES, check_name, splitter_named
 
-TOKEN = 'MS_CRF_TOKEN'                 # the variable of the environment
+TOKEN = 'MS_CRF_TOKEN'                 # environment variable with the token
 
 
 @dataclass
 class ServeArguments(Limits, ModelArguments):
-    """What `serve` takes."""
+    """Arguments of `serve`."""
 
-    splitter: str = option(None, '', f'what cuts raw text: {CHOICES} (default: as the model was trained)', 'NAME')
-    host: str = option('127.0.0.1', '', 'address to listen on; 0.0.0.0 or :: for the addresses of all networks, with a '
-                       'token')
-    port: int = option(8000, '', '0 for a free port', 'N', least=0, most=65535)
-    token_file: str = option(None, '', f'file with the token that requests must bring (default: the token in {TOKEN} '
-                             'in the environment, or none)', FILE)
-    no_token: bool = option(False, '', 'answer everybody who reaches the server, and requests for any host, without a '
-                            'token')
-    allow_origin: list = option(None, '', 'scripts of pages from there may ask, too, such as https://example.org; may '
-                                'be repeated', 'URL', several=True)
+    splitter: str = option(None, '', f'splitter for raw text: {CHOICES} (default: the splitter of the model)', 'NAME')
+    host: str = option('127.0.0.1', '', 'address to listen on; 0.0.0.0 or :: for all networks, which needs a token')
+    port: int = option(8000, '', 'port to listen on; 0 for a free port', 'N', least=0, most=65535)
+    token_file: str = option(None, '', 'file with the token that requests must send (default: the environment variable '
+                             f'{TOKEN}, or no token)', FILE)
+    no_token: bool = option(False, '', 'answer all requests without a token, for any host')
+    allow_origin: list = option(None, '', 'origin whose scripts may call the server (CORS), such as '
+                                'https://example.org; may be repeated', 'URL', several=True)
 
     def check(self) -> None:
-        """Raises OptionError at the first value that can't be."""
+        """Raises OptionError at the first invalid value."""
         super().check()
         if self.splitter is not None:
             check_name(self.splitter, argument('splitter'))
@@ -50,7 +48,7 @@ def _check_origin(origin: str) -> None:
     try:
         parts = urlsplit(origin)
         _ = parts.port
-    except ValueError:                           # brackets that hold no address, a port that is none
+    except ValueError:                           # an invalid address in brackets, or an invalid port
         parts = urlsplit('')
     if origin != '*' and (parts.scheme not in ('http', 'https') or origin != f'{parts.scheme}://{parts.netloc}'
                           or not parts.netloc or not origin.isascii()):
@@ -66,38 +64,38 @@ def serve(*, run: PathLike | None = None, mindir: PathLike | None = None, splitt
           connections: int = Limits.connections, timeout: float = Limits.timeout, slow: float = Limits.slow,
           stall: float = Limits.stall, drain: float = Limits.drain, plugin: PathLike | None = None,
           device: str = 'auto', stop: threading.Event | None = None, watcher: Watcher = SILENT) -> None:
-    """Tags over HTTP until Ctrl-C, SIGTERM or `stop`, then answers the requests that it has and returns.
+    """Runs the HTTP server until Ctrl-C, SIGTERM or `stop`. Open requests are answered before the function returns.
 
-    SIGHUP loads the run again. In a thread other than the main thread signals have no effect; `stop` ends the server.
+    SIGHUP loads the run again. Only the main thread receives signals. In another thread, use `stop`.
 
     Args:
         run: run directory; by default the newest in runs/.
         mindir: exported graph, instead of a run.
-        splitter: what cuts raw text; by default as the model was trained.
+        splitter: splitter for raw text; by default the splitter of the model.
         host: address to listen on.
-        port: of the address; 0 for a free port.
-        token_file: file with the token that requests must bring; by default the token in the environment variable
-            MS_CRF_TOKEN, or none.
-        no_token: whether to answer everybody who reaches the server, without a token.
-        allow_origin: origins of pages whose scripts may ask (CORS).
-        max_body: largest body of a request, in bytes.
-        max_sentences, max_tokens: most sentences and tokens of a request.
-        max_length: most tokens of a sentence.
-        max_nbest: most of the likeliest taggings of a sentence.
-        queue: most tokens that wait, of all requests.
-        connections: most open connections.
-        timeout: seconds until the answer to a request to tag.
-        slow: seconds that a client may take to send a request, or to read an answer.
-        stall: seconds without CPU time after which a process that has sentences to tag is killed and started again.
-        drain: seconds for open requests when the server ends.
-        plugin: Python file that registers kinds of model.
+        port: port to listen on; 0 for a free port.
+        token_file: file with the token that requests must send; by default the environment variable MS_CRF_TOKEN, or
+            no token.
+        no_token: whether to answer all requests without a token, for any host.
+        allow_origin: origins whose scripts may call the server (CORS).
+        max_body: maximum size of the body of a request, in bytes.
+        max_sentences, max_tokens: maximum numbers of sentences and tokens in a request.
+        max_length: maximum number of tokens in a sentence.
+        max_nbest: maximum number of n-best taggings of a sentence.
+        queue: maximum number of waiting tokens, over all requests.
+        connections: maximum number of open connections.
+        timeout: time limit for answering a request to tag, in seconds.
+        slow: time limit for a client to send a request, or to read an answer, in seconds.
+        stall: seconds without CPU time after which a model process with sentences to tag is restarted.
+        drain: time limit for answering open requests when the server stops, in seconds.
+        plugin: Python file that registers model types.
         device: 'auto', 'CPU', 'GPU' or 'Ascend'.
-        stop: ends the server when another thread sets it.
-        watcher: is told the address of the server once it is ready, and what goes wrong.
+        stop: event that stops the server when another thread sets it.
+        watcher: receives the address when the server is ready, and lines about errors.
 
     Raises:
-        OptionError: an argument can't be, the model can't be loaded, or a library is missing.
-        CorpusError: a file has a fault.
+        OptionError: an argument is invalid, the model cannot be loaded, or a library is missing.
+        CorpusError: a file is invalid.
 
     Example:
         >>> from ms_crf.api import serve
@@ -107,36 +105,37 @@ def serve(*, run: PathLike | None = None, mindir: PathLike | None = None, splitt
            watcher)
 
 
-def _serve(given: ServeArguments, stop: threading.Event, watcher: Watcher) -> None:
-    if given.splitter is not None:
-        splitter_named(given.splitter)           # raises at once if its library is missing
-    token = _token(given.token_file)
-    if given.no_token and token is not None:
-        where = argument('token_file') if given.token_file else TOKEN
-        raise OptionError(f'{argument("no_token")} and {where} contradict each other, expected one of them')
+def _serve(arguments: ServeArguments, stop: threading.Event, watcher: Watcher) -> None:
+    if arguments.splitter is not None:
+        splitter_named(arguments.splitter)       # raises an error now if the library is missing
+    token = _token(arguments.token_file)
+    if arguments.no_token and token is not None:
+        where = argument('token_file') if arguments.token_file else TOKEN
+        raise OptionError(f'{argument("no_token")} and {where} exclude each other; omit {argument("no_token")}, or '
+                          f'omit {where}')
     try:
         from ms_crf.server import running
         from ms_crf.server.application import Service
     except ImportError as error:
         raise not_installed('the server', str(error.name), 'serve') from None
-    path = os.path.abspath(given.mindir or given.run or newest('runs'))
-    listening = running.bound(given.host, given.port)
-    if given.no_token:
-        watcher.warn(f'warning: whoever reaches {running.url_of(listening)} is answered, without a token')
+    path = os.path.abspath(arguments.mindir or arguments.run or newest('runs'))
+    listening = running.listening_socket(arguments.host, arguments.port)
+    if arguments.no_token:
+        watcher.warn(f'warning: {running.url_of(listening)} answers all requests without a token')
     elif token is None and not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
         listening.close()
-        raise OptionError(f'{argument("host")} {given.host} can be reached from other machines: expected a token, by '
-                          f'{argument("token_file")} FILE or {TOKEN}, got none; {argument("no_token")} answers '
-                          'everybody')
-    service = Service(os.path.basename(path) or path, given, watcher.say, token,
-                      token is not None or given.no_token, given.allow_origin)
-    plugin = given.plugin and os.path.abspath(given.plugin)
-    settings = Settings(path, given.device, plugin, given.splitter, 3 if given.max_nbest else 0)
+        raise OptionError(f'{argument("host")} {arguments.host} can be reached from other machines and needs a token, '
+                          f'got none; set {argument("token_file")} FILE or {TOKEN}, or use {argument("no_token")} to '
+                          'answer all requests')
+    service = Service(os.path.basename(path) or path, arguments, watcher.say, token,
+                      token is not None or arguments.no_token, arguments.allow_origin)
+    plugin = arguments.plugin and os.path.abspath(arguments.plugin)
+    settings = Settings(path, arguments.device, plugin, arguments.splitter, 3 if arguments.max_nbest else 0)
     running.run(service, settings, listening, stop)
 
 
 def _token(path: str | None) -> bytes | None:
-    """The token that requests must bring, from a file or the environment; not from options, which others may see."""
+    """Returns the token from a file or from the environment, or None. Options would be visible to other users."""
     if path is not None:
         where, data = path, read_whole(Path(path), 'no such file')
     elif TOKEN in os.environ:
@@ -145,6 +144,6 @@ def _token(path: str | None) -> bytes | None:
         return None
     token = data.strip()
     if not token or not all(0x21 <= byte < 0x7f for byte in token):
-        raise CorpusError(where, None, 'expected a token of one line of visible ASCII, got '
-                                       f'{"nothing" if not token else "something else"}')
+        raise CorpusError(where, None, 'expected a token of visible ASCII characters in one line, got '
+                                       f'{"nothing" if not token else "other characters"}')
     return token

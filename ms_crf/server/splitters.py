@@ -1,8 +1,8 @@
-"""Raw text on its way to the processes that split it: one for short texts, one for long ones.
+"""Splitting raw text in two processes: one process for short texts, one process for long texts.
 
-A splitter's library may hold Python's lock for seconds, in which no other thread of its process runs. Neither process
-shares that lock with the server, so the server answers whatever they do. A text that nobody waits for is not split: its
-process is killed, unless it finishes within `GRACE`, and the next text starts another one.
+The library of a splitter may hold Python's global lock for seconds. In separate processes it cannot block the server.
+If no request waits for a text any more, its process has `GRACE` seconds to finish and is then killed. The next text
+starts a new process.
 """
 
 import asyncio
@@ -13,35 +13,35 @@ from collections.abc import Callable
 from typing import Any
 
 from ms_crf.base.errors import OptionError
-from ms_crf.server.child import Child, Say, answer_all, lost, settle
-from ms_crf.server.limits import Limits, Refused
-from ms_crf.server.reading import Asked, Wanted, wanted, work
+from ms_crf.server.child import ChildProcess, Say, answer_all, ended_error, settle
+from ms_crf.server.limits import Limits, RequestError
+from ms_crf.server.reading import PreparedRequest, TagRequest, prepare_request, splitting_work
 from ms_crf.server.schema import TEXT
 from ms_crf.text.splitting import LIBRARY, splitter_named
 
-SHORT = 5000                           # characters of a request for the process of short texts
-TOGETHER = 20_000                      # characters of short texts that are sent together
-WAITING = 32                           # long texts that may wait
-GRACE = 1.0                            # seconds for what nobody waits for; to load a library takes as long
-LOADING = 300.0                        # seconds in which a process has to load its library
-PREPARING = 60.0                       # seconds that the start of a server waits for that
-MARGIN = 5                             # seconds after the limit of a request
-WORK = 'splits text', 1
+SHORT = 5000                           # most characters of a request for the process of short texts
+TOGETHER = 20_000                      # most characters of short texts that are sent together
+WAITING = 32                           # most long texts that may wait
+GRACE = 1.0                            # seconds to finish a text without a waiting request; loading takes as long
+LOADING = 300.0                        # time limit for loading the library in a process, in seconds
+PREPARING = 60.0                       # most seconds that the start of a server waits for loading
+MARGIN = 5                             # seconds that are added to the time limit of a request
+PROCESS = 'splitter', 1           # arguments of `ended_error`
 
 #: a request with raw text, and the name of its splitter
-Task = tuple[Asked, str]
-#: the sentences of a request, or what is wrong with it
-Answer = Wanted | Refused
+Task = tuple[TagRequest, str]
+#: the sentences of a request, or the error
+Answer = PreparedRequest | RequestError
 
 
 def main() -> None:
-    """A process receives the limits of requests and the name of a splitter to load, then lists of tasks."""
+    """Runs a splitter process, which receives limits and the name of a splitter first, and then lists of tasks."""
     answer_all(_begin)
 
 
 def _begin(setup: tuple[Limits, str], _: Say) -> tuple[None, Callable[[Any], list[Answer]]]:
     limits, library = setup
-    with contextlib.suppress(OptionError):       # the answer to each request will mention it
+    with contextlib.suppress(OptionError):       # each request gets this error as its answer
         splitter_named(library)
 
     def answer(tasks: list[Task]) -> list[Answer]:
@@ -53,84 +53,85 @@ def _begin(setup: tuple[Limits, str], _: Say) -> tuple[None, Callable[[Any], lis
     return None, answer
 
 
-def _answer(question: Asked, name: str, limits: Limits) -> Answer:
-    """The sentences of a request with raw text, or what is wrong with it."""
+def _answer(request: TagRequest, name: str, limits: Limits) -> Answer:
+    """Returns the sentences of a request with raw text, or the error."""
     try:
-        return wanted(question, lambda: splitter_named(name), limits)
-    except Refused as error:
+        return prepare_request(request, lambda: splitter_named(name), limits)
+    except RequestError as error:
         return error
     except OptionError as error:                 # the library of the splitter is not installed
-        return Refused(422, str(error))
-    except Exception as error:                   # of a library
-        return Refused(500, f'the text cannot be split: {type(error).__name__}')
+        return RequestError(422, str(error))
+    except Exception as error:                   # from a library
+        return RequestError(500, f'cannot split the text: {type(error).__name__}')
 
 
 def _allow(seconds: float) -> None:
-    """Has the system end this process after so many seconds, whatever it does then; 0 for no limit.
+    """Sets a timer of the system that ends this process after `seconds`; 0 removes the timer.
 
-    The server kills the process sooner, unless the server itself was killed.
+    The timer matters only if the server was killed. Otherwise the server kills the process earlier.
     """
     if hasattr(signal, 'setitimer'):
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 class Splitters:
-    """Both processes.
+    """The two splitter processes, for short and for long texts.
 
     Args:
-        limits: of requests.
+        limits: limits of requests.
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._short, self._long = Lane(limits, TOGETHER), Lane(limits, 0)
+        self._short, self._long = SplitterProcess(limits, TOGETHER), SplitterProcess(limits, 0)
 
-    async def split(self, question: Asked, splitter: str, library: str) -> Wanted:
-        """The sentences of a request with raw text; raises Refused if it is not allowed, or if too many wait.
+    async def split(self, request: TagRequest, splitter: str, library: str) -> PreparedRequest:
+        """Returns the sentences of a request with raw text; raises RequestError if it is invalid or too many wait.
 
         Args:
-            question: the request.
-            splitter: the name of its splitter.
-            library: the name of the model's splitter, which is loaded before the first text.
+            request: the request.
+            splitter: name of the splitter for the request.
+            library: name of the splitter of the model, which the process loads before the first text.
         """
-        short = work(question) <= SHORT
+        short = splitting_work(request) <= SHORT
         if not short and len(self._long.texts) >= WAITING:
-            raise Refused(503, 'expected room for another long text, got none: too many wait; try again', 1)
-        return await (self._short if short else self._long).split((question, splitter), library)
+            raise RequestError(503, 'too many long texts wait; try again', 1)
+        return await (self._short if short else self._long).split((request, splitter), library)
 
     async def prepare(self, library: str) -> None:
-        """Starts the process of short texts if its library takes long to load, and waits for it."""
+        """Starts the process of short texts if its splitter needs a library, and waits until the library is loaded."""
         if library.startswith(LIBRARY):
-            with contextlib.suppress(Refused, asyncio.TimeoutError):
-                await asyncio.wait_for(self.split(Asked(TEXT, '', None, 0, None), library, library), PREPARING)
+            with contextlib.suppress(RequestError, asyncio.TimeoutError):
+                await asyncio.wait_for(self.split(TagRequest(TEXT, '', None, 0, None), library, library), PREPARING)
 
     def processes(self) -> list[tuple[str, int]]:
-        """The names and process ids of the processes that run."""
-        return [(name, lane.child.pid) for name, lane in (('splitter', self._short), ('long_splitter', self._long))
-                if lane.child is not None]
+        """Returns names and process ids of the running processes."""
+        return [(name, process.child.pid)
+                for name, process in (('splitter', self._short), ('long_splitter', self._long))
+                if process.child is not None]
 
     async def close(self) -> None:
-        """Ends both processes, whatever they do."""
+        """Ends both processes, even if they are busy."""
         await asyncio.gather(self._short.close(), self._long.close())
 
 
 class _Text:
-    """A request that waits for its sentences."""
+    """A request that waits to be split; `done` is the future of its sentences."""
 
     def __init__(self, task: Task, library: str) -> None:
-        self.task, self.library, self.work = task, library, work(task[0])
-        self.done: asyncio.Future[Wanted] = asyncio.get_running_loop().create_future()
+        self.task, self.library, self.work = task, library, splitting_work(task[0])
+        self.done: asyncio.Future[PreparedRequest] = asyncio.get_running_loop().create_future()
 
 
-class Lane:
-    """Texts that one process splits in their order.
+class SplitterProcess:
+    """A process that splits texts in the order of arrival. It starts with the first text.
 
     Args:
-        limits: of requests.
-        together: characters of texts that are sent together; a longer text is sent alone.
+        limits: limits of requests.
+        together: most characters of texts that are sent together; a longer text is sent alone.
 
     Attributes:
-        texts: those that wait for the process.
-        child: the process; None while there is none.
+        texts: the texts that wait for the process.
+        child: the process; None if it is not running.
     """
 
     def __init__(self, limits: Limits, together: int) -> None:
@@ -138,11 +139,11 @@ class Lane:
         self.texts: deque[_Text] = deque()
         self._arrival = asyncio.Event()
         self._runner: asyncio.Future[None] | None = None
-        self.child: Child | None = None
-        self._library = ''                       # that the process has loaded
+        self.child: ChildProcess | None = None
+        self._library = ''                       # name of the splitter that the process has loaded
 
-    async def split(self, task: Task, library: str) -> Wanted:
-        """The sentences of a request; it may be cancelled."""
+    async def split(self, task: Task, library: str) -> PreparedRequest:
+        """Returns the sentences of a request; may be cancelled."""
         text = _Text(task, library)
         self.texts.append(text)
         self._arrival.set()
@@ -151,23 +152,23 @@ class Lane:
         try:
             return await text.done
         finally:
-            with contextlib.suppress(ValueError):                # it has been sent
+            with contextlib.suppress(ValueError):                # the text was already sent
                 self.texts.remove(text)
 
     async def _run(self) -> None:
-        """Has one batch of texts split after the other."""
+        """Sends batches of texts to the process and delivers the answers, until it is cancelled."""
         while True:
             batch = await self._batch()
             try:
                 answers = await self._answers(batch)
-            except Exception:                    # the system starts no more processes, or the process ends or hangs
-                answers = [lost(*WORK) for _ in batch]
+            except Exception:                    # the process cannot start, has ended, or hangs
+                answers = [ended_error(*PROCESS) for _ in batch]
                 await self._end()
             for text, answer in zip(batch, answers, strict=True):
                 settle(text.done, answer)
 
     async def _batch(self) -> list[_Text]:
-        """The next text, and those behind it that are sent with it."""
+        """Waits for a text and removes it from the queue, together with the following texts that fit into the batch."""
         while not self.texts:
             self._arrival.clear()
             await self._arrival.wait()
@@ -180,7 +181,7 @@ class Lane:
         return batch
 
     async def _answers(self, batch: list[_Text]) -> list[Answer]:
-        """The answers to texts; raises an error if the process has ended, or if nobody waits for it any more."""
+        """Returns the answers to a batch; raises an error if the process ends or no request waits any more."""
         child = await self._ready(batch[0].library)
         answers = child.ask([text.task for text in batch])
         leaving = asyncio.ensure_future(asyncio.wait([text.done for text in batch]))
@@ -191,11 +192,11 @@ class Lane:
             answers.cancel()
             leaving.cancel()
 
-    async def _ready(self, library: str) -> Child:
-        """The process, once it has loaded a library; raises an error if it ends, or hangs, before."""
+    async def _ready(self, library: str) -> ChildProcess:
+        """Returns the process with its library loaded; raises an error if the process ends or hangs while loading."""
         if self.child is None or self.child.ended.is_set() or self._library != library:
             await self._end()
-            self.child, self._library = await Child.start('ms_crf.server.splitters', WORK), library
+            self.child, self._library = await ChildProcess.start('ms_crf.server.splitters', PROCESS), library
             await asyncio.wait_for(self.child.ask((self._limits, library)), LOADING)
         return self.child
 
@@ -205,7 +206,7 @@ class Lane:
             await child.close(0)
 
     async def close(self) -> None:
-        """Ends the process, whatever it does."""
+        """Ends the process, even if it is busy."""
         if self._runner is not None:
             self._runner.cancel()
             await asyncio.gather(self._runner, return_exceptions=True)

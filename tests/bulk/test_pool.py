@@ -28,7 +28,7 @@ def tag(run, tmp_path, monkeypatch, capfd):
         def running(*_):
             yield local
 
-        monkeypatch.setattr(engine, 'running', running)
+        monkeypatch.setattr(engine, 'ray_session', running)
         status = tag_many.main(['--run', str(run), '--input', str(tmp_path / '*.jsonl'), '--output',
                                 str(tmp_path / 'out'), '--workers', '2', '--json', str(tmp_path / 'summary.json'),
                                 *options])
@@ -75,7 +75,7 @@ def test_pool_gives_up_a_shard_that_kills_its_workers(tag, run, tmp_path):
 
 def test_pool_starts_no_workers_for_ever_that_die_while_they_load(tag, run, tmp_path):
     status, said, summary = tag(dies=lambda name, *_: name == 'begin')
-    assert (status, summary) == (2, None) and 'workers die while they load the model, 5 times now' in said
+    assert (status, summary) == (2, None) and '5 workers died while they loaded the model' in said
     check_shards(run, tmp_path / 'out', [])
 
 

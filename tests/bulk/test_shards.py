@@ -10,7 +10,7 @@ from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.bulk.rows import Fields
 from ms_crf.bulk.shards import shards_of
-from ms_crf.bulk.worker import Order, Worker
+from ms_crf.bulk.worker import Worker, WorkerSettings
 from ms_crf.cli import infer, train
 from ms_crf.models.opening import open_model
 
@@ -46,7 +46,7 @@ def infer_py(run, tmp_path_factory):
 def tag(run, source, output, kind='jsonl', **order):
     """What a worker says of a file, and the file that it writes."""
     [shard] = shards_of([str(source)], str(output), kind)
-    worker = Worker(Order(run, 'digest', order.pop('fields', Fields()), kind, **order))
+    worker = Worker(WorkerSettings(run, 'digest', order.pop('fields', Fields()), kind, **order))
     assert worker.begin().fault is None
     os.makedirs(output, exist_ok=True)
     return worker.tag(shard, shard.target + '.draft'), shard.target
@@ -189,11 +189,11 @@ def test_shards_raw_text_is_tagged_as_a_tagger_does(run, tmp_path, kind, splitte
     (b'{"id": 1, "text": "to"}\n{"id": 2, "text"\n', {}, ":2: expected a JSON object: Expecting ':' delimiter at"),
     (b'{"id": 1, "text": "to"}\n\n{"id": 2}\n', {},
      ':3: expected "tokens", a list of strings, or "text", a string, got neither'),
-    (b'{"id": 1, "text": 5}\n', {}, ':1: expected "text" to be text, got 5'),
-    (b'{"id": null, "text": "to"}\n', {}, ':1: expected "id", the id, to be text or a whole number, got null'),
-    (b'{"id": true, "text": "to"}\n', {}, ':1: expected "id", the id, to be text or a whole number, got true'),
+    (b'{"id": 1, "text": 5}\n', {}, ':1: expected "text" to be a string, got 5'),
+    (b'{"id": null, "text": "to"}\n', {}, ':1: expected the id "id" to be a string or an integer, got null'),
+    (b'{"id": true, "text": "to"}\n', {}, ':1: expected the id "id" to be a string or an integer, got true'),
     (b'{"id": 1, "text": "to"}\n', {'fields': Fields('key')},
-     ':1: expected "key", the id, to be text or a whole number, got none'),
+     ':1: expected the id "key" to be a string or an integer, got none'),
     (b'{"tokens": ["to", ""]}\n', {},
      ':1: expected "tokens" to be a list of strings that are not empty, got ["to", ""]'),
     (b'{"tokens": ["to"]}\n', {'raw': True}, ':1: expected "text", a string, got none'),
@@ -208,9 +208,9 @@ def test_shards_name_a_fault_by_file_and_line_and_leave_nothing(run, tmp_path, m
 
 
 @pytest.mark.parametrize('name,data,message', [
-    ('a.jsonl.zst', b'no', 'expected a zstd file, got a damaged one; fetch it again'),
+    ('a.jsonl.zst', b'no', 'expected a zstd file, got a damaged file; download or create it again'),
     ('a.jsonl.gz', b'no', 'expected a gzip file, got a damaged one; decompress or fetch it again'),
-    ('a.parquet', b'no', 'expected a Parquet file, got another or a damaged one: ')])
+    ('a.parquet', b'no', 'expected a Parquet file, got another format or a damaged file: ')])
 def test_shards_what_is_no_such_file_is_told(run, tmp_path, name, data, message):
     pytest.importorskip('pyarrow')
     (tmp_path / name).write_bytes(data)
@@ -223,7 +223,8 @@ def test_shards_a_file_that_ends_too_early_leaves_nothing(run, tmp_path):
     data = packed('a.jsonl.zst', b''.join(b'{"text": "to Xan %d"}\n' % number for number in range(9999)))
     (tmp_path / 'a.jsonl.zst').write_bytes(data[:-20])
     done, _ = tag(run, tmp_path / 'a.jsonl.zst', tmp_path / 'out')
-    assert done.fault == f'{tmp_path / "a.jsonl.zst"}: expected a zstd file, got a damaged one; fetch it again'
+    message = 'expected a zstd file, got a damaged file; download or create it again'
+    assert done.fault == f'{tmp_path / "a.jsonl.zst"}: {message}'
     assert os.listdir(tmp_path / 'out') == []
 
 
@@ -233,7 +234,7 @@ def test_shards_half_of_a_surrogate_pair_goes_into_json_and_not_into_parquet(run
     done, target = tag(run, tmp_path / 'a.jsonl', tmp_path / 'out')
     assert done.fault is None and records(target)[1]['text'] == 'to \ud83d Xan'
     done, target = tag(run, tmp_path / 'a.jsonl', tmp_path / 'other', 'parquet')
-    assert 'half of a pair of surrogates' in done.fault and not os.path.exists(target)
+    assert 'got a single surrogate' in done.fault and not os.path.exists(target)
 
 
 @pytest.mark.slow
@@ -278,7 +279,7 @@ def test_shards_outputs_that_can_not_be_told_apart_are_refused(tmp_path):
     (tmp_path / 'one' / 'b.jsonl').write_text('')
     with pytest.raises(OptionError, match='in another folder than the input'):
         shards_of([str(tmp_path / 'one' / 'b.jsonl')], tmp_path / 'one', 'jsonl')
-    with pytest.raises(OptionError, match='^expected shards whose names end in .*a.md; name them by a pattern$'):
+    with pytest.raises(OptionError, match='^expected names that end in .*a.md; use a pattern to select files$'):
         shards_of([str(tmp_path / 'one')], tmp_path / 'out', 'jsonl')
     with pytest.raises(CorpusError, match='no such file$'):
         shards_of([str(tmp_path / 'none.txt')], tmp_path / 'out', 'jsonl')

@@ -141,8 +141,8 @@ def test_tag_many_a_shard_with_a_fault_is_one_line_and_the_others_are_there(run,
                   known=known, cwd=tmp_path)
     assert result.returncode == 2
     room, fault = result.stderr.splitlines()
-    assert re.fullmatch('ms-crf tag-many: the cluster has room for [012] of 3 workers now; others start as it gets '
-                        'free', room)
+    assert re.fullmatch('ms-crf tag-many: the cluster has free CPUs for [012] of 3 workers; more workers start when '
+                        'CPUs become free', room)
     assert fault.startswith('ms-crf tag-many: in/2.jsonl:2: expected a JSON object: ')
     assert '3 shards with 30 lines' in result.stdout
     (source / '2.jsonl').unlink()
@@ -203,7 +203,7 @@ def stopped(process, output, stop):
     shown, errors = process.communicate(timeout=SECONDS)
     there = len(glob.glob(f'{output}/*.jsonl'))
     assert (process.returncode, shown) == (130, '') and there < 3
-    assert errors == f'ms-crf tag-many: stopped; {there} of 3 shards are done; the same command goes on\n'
+    assert errors == f'ms-crf tag-many: stopped; {there} of 3 shards are done; run the same command again to continue\n'
     assert len(os.listdir(output)) == there + 1                  # and the record of the folder
     return there
 
@@ -261,7 +261,7 @@ def test_tag_many_workers_that_die_while_they_load_are_not_started_for_ever(run,
     result = call('--run', run, '--input', source, '--output', tmp_path / 'out', '--workers', 1, '--address', address,
                   '--plugin', tmp_path / 'plugin.py', known=known)
     assert (result.returncode, result.stdout) == (2, '')
-    assert result.stderr.startswith('ms-crf tag-many: workers die while they load the model, 5 times now: ')
+    assert result.stderr.startswith('ms-crf tag-many: 5 workers died while they loaded the model: ')
     assert result.stderr.count('\n') == 1 and os.listdir(tmp_path / 'out') == ['.tag-many.json']
 
 
@@ -286,8 +286,8 @@ def test_tag_many_a_shard_that_kills_its_workers_is_given_up(run, cluster, tmp_p
     result = call('--run', run, '--input', 'in', '--output', 'out', '--workers', 1, '--address', address, '--plugin',
                   'plugin.py', known=known, cwd=tmp_path)
     assert (result.returncode, result.stderr) == (
-        2, 'ms-crf tag-many: in/0.jsonl: its worker died 5 times, as it does where memory runs out; use fewer workers, '
-           'or cut it up\n')
+        2, 'ms-crf tag-many: in/0.jsonl: its worker died 5 times, perhaps from lack of memory; use fewer workers, or '
+           'split the file\n')
     assert ' 1 skipped because of errors, 4 retried; ' in result.stdout
     assert os.listdir(tmp_path / 'out') == ['.tag-many.json']
 
@@ -311,7 +311,7 @@ def main(run, tmp_path, capfd):
     (['--workers', '0'], '--workers must be at least 1, got 0'),
     (['--splitter', 'blanks'], '--splitter has no effect without --raw; omit it'),
     (['--engine', 'spark'], "argument --engine: invalid choice: 'spark' (choose from ray); see --help"),
-    (['--input', 's3://bucket/a'], "--input must be files that all machines see by their names, got 's3://bucket/a'"),
+    (['--input', 's3://bucket/a'], "--input must be file names that are valid on all machines, got 's3://bucket/a'"),
     (['--address', 'localhost'], "--address must be HOST:PORT or auto, got 'localhost'"),
     (['--address', 'ray://a:1'], "--address must be HOST:PORT or auto, got 'ray://a:1'"),
     (['--plugin', 'none.py'], "--plugin must be a Python file, got 'none.py', which is none")])
@@ -340,10 +340,10 @@ def test_tag_many_a_folder_that_was_begun_otherwise_is_refused(main, tmp_path):
     done.write_text('')
     status, shown, errors = main()
     assert (status, errors) == (0, '') and ' 1 shards skipped that existed already, ' in shown
-    assert main('--confidence') == (2, '', f'ms-crf tag-many: --output {tmp_path}/out was begun with confidence False, '
-                                           'not True; name another folder\n')
+    assert main('--confidence') == (2, '', f'ms-crf tag-many: --output {tmp_path}/out was started with confidence '
+                                           'False, not True; use another folder\n')
     record = json.loads((tmp_path / 'out' / '.tag-many.json').read_text())
     (tmp_path / 'out' / '.tag-many.json').write_text(json.dumps({**record, 'model': 'other'}))
-    assert main() == (2, '', f'ms-crf tag-many: --output {tmp_path}/out was begun with another model; name another '
+    assert main() == (2, '', f'ms-crf tag-many: --output {tmp_path}/out was started with another model; use another '
                              'folder\n')
     assert done.read_text() == ''

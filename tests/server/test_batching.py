@@ -2,8 +2,8 @@
 
 import asyncio
 
-from ms_crf.server.batching import ENOUGH, NBEST_WORDS, ROWS, SHORT, TOKENS, WORDS, Job, Queue
-from ms_crf.server.limits import Refused
+from ms_crf.server.batching import ENOUGH, NBEST_WORDS, ROWS, SHORT, TOKENS, WORDS, Queue, TagJob
+from ms_crf.server.limits import RequestError
 
 import pytest
 
@@ -21,7 +21,7 @@ class Tagging:
         return self.futures[-1]
 
     def ask(self, sentences, task=(None, 0)):
-        job = Job(sentences, task, lambda _, said: said)
+        job = TagJob(sentences, task, lambda _, said: said)
         return asyncio.ensure_future(self.queue.tag(job))
 
     async def answer(self, number):
@@ -137,7 +137,7 @@ def test_batching_a_full_queue_refuses_and_has_room_again():
         first, second = tagging.ask([['a'] * 60]), tagging.ask([['a'] * 60])
         third = tagging.ask([['a'] * 60])
         await asyncio.sleep(0)
-        with pytest.raises(Refused) as raised:
+        with pytest.raises(RequestError) as raised:
             await third
         assert (raised.value.status, raised.value.retry) == (503, 1)
         await tagging.all_of_them()
@@ -166,8 +166,8 @@ def test_batching_the_end_of_the_tagger_is_told_to_all():
         tagging = Tagging()
         asked = [tagging.ask([['a']]), tagging.ask([['b']])]
         await asyncio.sleep(0)
-        tagging.queue.fail(Refused(503, 'gone'))
+        tagging.queue.fail(RequestError(503, 'gone'))
         for each in asked:
-            with pytest.raises(Refused, match='gone'):
+            with pytest.raises(RequestError, match='gone'):
                 await each
     run(test)

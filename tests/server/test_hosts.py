@@ -107,7 +107,7 @@ def test_hosts_the_refusal_is_described_and_counted(server):
 def test_hosts_with_a_token_or_by_request_all_hosts_are_answered(run, options, environment):
     """Behind a proxy the host is that of the proxy; a page that was pointed here does not know the token."""
     with serving('--run', run, '--splitter', 'blanks', *options, env=environment) as server:
-        warned = [line for line in server.said if re.search('warning: whoever reaches .* without a token', line)]
+        warned = [line for line in server.said if re.search('warning: .* answers all requests without a token', line)]
         assert len(warned) == len(options)
         for host in ('example.org', 'localhost'):
             assert status_of(server, '/healthz', host)[0] == 200
@@ -124,5 +124,5 @@ def test_hosts_a_token_and_none_contradict_each_other(run, tmp_path, options, en
     options = [tmp_path / 'token' if option == 'FILE' else option for option in options]
     process = start('--run', run, '--port', '0', '--no-token', *options, env=environment)
     assert process.communicate(timeout=60) == (
-        '', f'ms-crf serve: --no-token and {name} contradict each other, expected one of them\n')
+        '', f'ms-crf serve: --no-token and {name} exclude each other; omit --no-token, or omit {name}\n')
     assert process.returncode == 2

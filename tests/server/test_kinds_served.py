@@ -51,14 +51,14 @@ def test_kinds_served_an_exported_graph_is_served_and_swapped_for_another(tmp_pa
     with serving('--mindir', graph, *QUICK) as server:
         check(server, asked, [said_by(tagger, request) for request in asked])
         assert server.tag({'tokens': ['to'], 'nbest': 2}) == (
-            422, {'error': 'expected "nbest" to be 0 for a model that does not compute it, got 2'})
+            422, {'error': 'expected "nbest" to be 0 for a model without n-best decoding, got 2'})
         for ending in ('.mindir', '.json'):
             os.replace(other.with_suffix(ending), graph.with_suffix(ending))
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for('is loaded again')
+        server.wait_for('the model was reloaded')
         request = {'sentences': SENTENCES[:4]}
         check(server, [request], [said_by(Tagger.load(graph), request)])
-        for body, words in (({'tokens': ['to'], 'confidence': True}, 'that was exported without, got true'),
+        for body, words in (({'tokens': ['to'], 'confidence': True}, 'was exported without confidences, got true'),
                             ({'sentences': SENTENCES}, 'takes sentences of up to 10 tokens, got one of 23')):
             status, answer = server.tag(body)
             assert status == 422 and words in answer['error']

@@ -74,7 +74,7 @@ def test_life_a_model_is_swapped_while_requests_run_and_none_is_lost(runs, run):
             thread.start()
         replace(run, two)
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for('run is loaded again')
+        server.wait_for('run: the model was reloaded')
         later = server.tag({'tokens': TOKENS})
         stop.set()
         for thread in threads:
@@ -91,14 +91,13 @@ def test_life_a_damaged_run_is_refused_and_the_model_that_was_there_goes_on(runs
     with serving('--run', run, *QUICK) as server:
         (run / 'vocab.json').write_text('{')
         server.process.send_signal(signal.SIGHUP)
-        line = server.wait_for('goes on')
-        assert line.startswith(f'ms-crf serve: {run}/vocab.json: ') and line.endswith(
-            '; the model that was there goes on')
+        line = server.wait_for('stays active')
+        assert line.startswith(f'ms-crf serve: {run}/vocab.json: ') and line.endswith('; the old model stays active')
         status, answer = server.tag({'tokens': TOKENS})
         assert (status, confidence(answer)) == (200, runs[2][0])
         replace(run, runs[1])
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for('is loaded again')
+        server.wait_for('the model was reloaded')
         assert confidence(server.tag({'tokens': TOKENS})[1]) == runs[2][1]
 
 
@@ -117,7 +116,8 @@ def test_life_a_port_that_is_taken(run):
         port = taken.getsockname()[1]
         process = start('--run', run, '--port', port, *QUICK)
         assert process.communicate(timeout=SECONDS) == (
-            '', f'ms-crf serve: --host 127.0.0.1 --port {port}: can not be listened on: Address already in use\n')
+            '', f'ms-crf serve: --host 127.0.0.1 --port {port}: cannot listen on this address: Address already in '
+                'use\n')
         assert process.returncode == 2
 
 
@@ -126,7 +126,7 @@ def test_life_the_process_that_tags_is_started_again(runs, run):
     with serving('--run', run, *QUICK) as server:
         [number] = server.children()
         os.kill(number, signal.SIGKILL)
-        server.wait_for('the process that tags has ended with status -9; another one is started')
+        server.wait_for('the model process has ended with status -9; a new process starts')
         server.wait_for('is served at')
         assert confidence(server.tag({'tokens': TOKENS})[1]) == runs[2][0]
         assert server.metrics()['ms_crf_loads_total{result="ended"}'] == 1
@@ -146,7 +146,7 @@ def test_life_requests_beyond_the_queue_are_told_to_come_again(runs, run):
         refused = clients.pop()
         answer = refused.getresponse()
         assert (answer.status, answer.headers['Retry-After']) == (503, '1')
-        assert 'expected room in the queue' in json.loads(answer.read())['error']
+        assert 'the queue is full' in json.loads(answer.read())['error']
         refused.close()
         os.kill(number, signal.SIGCONT)
         for client in clients:
@@ -223,12 +223,12 @@ def test_life_open_to_others_it_asks_for_a_token_or_for_the_word_that_none_is_me
     (tmp_path / 'token').write_text('secret')
     process = start('--run', run, *QUICK, '--host', '0.0.0.0', '--port', '0')
     assert process.communicate(timeout=SECONDS) == (
-        '', 'ms-crf serve: --host 0.0.0.0 can be reached from other machines: expected a token, by --token-file FILE '
-            'or MS_CRF_TOKEN, got none; --no-token answers everybody\n')
+        '', 'ms-crf serve: --host 0.0.0.0 can be reached from other machines and needs a token, got none; set '
+            '--token-file FILE or MS_CRF_TOKEN, or use --no-token to answer all requests\n')
     assert process.returncode == 2
     for options, warns in ((['--no-token'], True), (['--token-file', tmp_path / 'token'], False)):
         with serving('--run', run, *QUICK, '--host', '0.0.0.0', *options) as server:
-            warned = [line for line in server.said if 'warning: whoever reaches http://0.0.0.0:' in line]
+            warned = [line for line in server.said if 'warning: http://0.0.0.0:' in line]
             assert len(warned) == warns and len(server.said) == 1 + warns
             assert server.ask('GET', '/healthz', Host='example.org')[0] == 200
 
@@ -240,7 +240,7 @@ def test_life_behind_nohup_a_signal_loads_the_run_again(runs, run):
     with serving('--run', run, *QUICK, before=['nohup']) as server:
         replace(run, runs[1])
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for('is loaded again')
+        server.wait_for('the model was reloaded')
         assert confidence(server.tag({'tokens': TOKENS})[1]) == runs[2][1]
 
 
@@ -262,7 +262,7 @@ def test_life_whoever_has_the_token_loads_the_run_again(runs, run):
         assert confidence(server.tag({'tokens': TOKENS}, **key)[1]) == runs[2][1]
         described = json.loads(server.ask('GET', '/openapi.json')[2])['paths']
         assert {'200', '401', '500', '503'} == set(described['/v1/reload']['post']['responses'])
-        server.wait_for('goes on')
+        server.wait_for('stays active')
         assert server.process.poll() is None
 
 
@@ -283,9 +283,10 @@ def test_life_a_process_that_hangs_is_replaced(runs, run):
         stopped = Watched(number)
         os.kill(number, signal.SIGSTOP)
         status, answer = server.tag({'tokens': TOKENS})
-        assert status == 503 and 'the process that tags has ended' in answer['error']
+        assert status == 503 and 'the model process has ended' in answer['error']
         stopped.wait()
-        server.wait_for('the process that tags has used no CPU time for 1 seconds, with sentences to tag; it is killed')
+        server.wait_for('the model process used no CPU time for 1 seconds although it had sentences to tag; it is '
+                        'killed')
         server.wait_for('is served at')
         assert confidence(server.tag({'tokens': TOKENS})[1]) == runs[2][0]
 
@@ -304,7 +305,7 @@ def test_life_a_request_waits_no_longer_than_its_limit(runs, run):
             status, headers, body = server.ask('POST', '/v1/tag', json.dumps({'tokens': TOKENS}),
                                                Content_Type='application/json')
         assert (status, headers['Retry-After']) == (503, '5')
-        assert 'expected a request that is answered within 1 seconds' in json.loads(body)['error']
+        assert 'the request was not answered within 1 seconds' in json.loads(body)['error']
         server.until(lambda metrics: metrics['ms_crf_queue_tokens'] == 0)
         os.kill(number, signal.SIGCONT)
         assert confidence(server.tag({'tokens': TOKENS})[1]) == runs[2][0]
@@ -342,7 +343,7 @@ def test_life_a_stopped_process_does_not_keep_the_server_from_its_end(run):
         server.until(lambda metrics: metrics['ms_crf_sentences_total'] == 1)
         assert server.stop() == (0, '')
         answer = client.getresponse()
-        assert answer.status == 503 and 'before the server ends' in json.loads(answer.read())['error']
+        assert answer.status == 503 and 'the server stopped before' in json.loads(answer.read())['error']
         client.close()
     finally:
         server.kill()

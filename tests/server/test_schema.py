@@ -5,9 +5,9 @@ import json
 import pytest
 
 pytest.importorskip('msgspec', reason="the server's libraries are missing: pip install -r requirements-serve.txt")
-from ms_crf.server.limits import Limits, Refused  # noqa: E402
-from ms_crf.server.process import About  # noqa: E402
-from ms_crf.server.reading import asked  # noqa: E402
+from ms_crf.server.limits import Limits, RequestError  # noqa: E402
+from ms_crf.server.process import ModelInfo  # noqa: E402
+from ms_crf.server.reading import parse_request  # noqa: E402
 from ms_crf.server.schema import document, request_types  # noqa: E402
 
 TYPES = request_types(Limits(max_nbest=4))
@@ -28,21 +28,21 @@ FILLED = 'a string that is not empty'
     ({'text': '', 'confidence': 1}, '"confidence"', 'true or false or null', '1'),
     ({'text': '', 'splitter': []}, '"splitter"', 'a string or null', '[]')])
 def test_schema_names_the_place_what_was_expected_and_what_came(record, where, expected, got):
-    with pytest.raises(Refused) as error:
-        asked(json.dumps(record).encode(), TYPES)
+    with pytest.raises(RequestError) as error:
+        parse_request(json.dumps(record).encode(), TYPES)
     assert (error.value.status, error.value.message) == (422, f'expected {where} to be {expected}, got {got}')
 
 
 def test_schema_keeps_values_as_they_came():
     sentences = [['\ud800', '\U0001f600', ' '], []]
     record = {'sentences': sentences, 'nbest': 4, 'confidence': False, 'splitter': None}
-    assert asked(json.dumps(record).encode(), TYPES) == ('sentences', sentences, False, 4, None)
-    assert asked(b'{"texts": []}', TYPES) == ('texts', [], None, 0, None)
+    assert parse_request(json.dumps(record).encode(), TYPES) == ('sentences', sentences, False, 4, None)
+    assert parse_request(b'{"texts": []}', TYPES) == ('texts', [], None, 0, None)
 
 
 def test_schema_description_allows_what_the_model_computes():
-    about = About('hmm', 'BIO', ['O'], False, 'spacy-en', False, False)
-    schemas = document(Limits(max_length=7), False, False, about)['components']['schemas']
+    info = ModelInfo('hmm', 'BIO', ['O'], False, 'spacy-en', False, False)
+    schemas = document(Limits(max_length=7), False, False, info)['components']['schemas']
     request = schemas['TextsRequest']['properties']
     assert (request['nbest']['minimum'], request['nbest']['maximum'], request['nbest']['default']) == (0, 0, 0)
     assert request['confidence']['enum'] == [False, None]

@@ -97,7 +97,7 @@ def test_serve_function_in_another_thread_ends_when_stop_is_set(run):
     ({'max_tokens': 300_000}, 'queue must be at least max_tokens, 300,000, got 200,000'),
     ({'allow_origin': ['https://a/b']}, 'allow_origin must be * or an origin such as https://example.org, without a '
                                         "path, got 'https://a/b'"),
-    ({'host': '203.0.113.9', 'port': 0}, 'host 203.0.113.9 port 0: can not be listened on: ')])
+    ({'host': '203.0.113.9', 'port': 0}, 'host 203.0.113.9 port 0: cannot listen on this address: ')])
 def test_serve_function_names_its_arguments_in_messages(run, arguments, message):
     with pytest.raises(OptionError) as error:
         serve(run=run, **arguments)

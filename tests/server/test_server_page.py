@@ -71,7 +71,7 @@ def test_server_page_without_its_script_it_says_so(browser, network_server):
     with browser.new_context(java_script_enabled=False) as context:
         page = context.new_page()
         page.goto(network_server[1].address)
-        assert 'This page needs its script' in page.locator('main').inner_text()
+        assert 'This page needs JavaScript' in page.locator('main').inner_text()
         assert page.get_by_role('button', name='Tag').is_disabled()
 
 
@@ -99,9 +99,9 @@ def test_server_page_a_page_of_an_earlier_model_says_so(browser, corpora, tmp_pa
     assert train.main([*files(corpora), '--model', 'hmm', '--save', str(tmp_path / 'run')]) == 0
     with serving('--run', tmp_path / 'run', '--splitter', 'blanks') as server, opened(browser, server.address) as page:
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for('is loaded again')
+        server.wait_for('the model was reloaded')
         page.get_by_label('Text').fill('to Xan')
         page.get_by_role('button', name='Tag').click()
-        page.get_by_text('Another model is served by now: load this page again.').wait_for()
+        page.get_by_text('The server has loaded another model. Reload this page.').wait_for()
         page.reload()
         tag(page, 'to Xan')

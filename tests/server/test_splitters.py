@@ -6,8 +6,8 @@ import signal
 import threading
 
 from ms_crf.cli import train
-from ms_crf.server.limits import Limits, Refused
-from ms_crf.server.reading import Asked, wanted
+from ms_crf.server.limits import Limits, RequestError
+from ms_crf.server.reading import TagRequest, prepare_request
 from ms_crf.server.schema import TEXT, TEXTS
 from ms_crf.server.splitters import SHORT, WAITING
 from ms_crf.text.splitting import splitter_named
@@ -64,7 +64,7 @@ def test_splitters_while_long_text_is_split_others_are_answered_and_its_limit_ho
             assert server.ask('GET', '/healthz')[0] == server.ask('GET', '/readyz')[0] == 200
             assert server.tag({'text': 'to Xan'})[0] == server.tag({'tokens': ['Xan']})[0] == 200
         status, answer = answered(connection)
-        assert status == 503 and 'expected a request that is answered within 4 seconds' in answer['error']
+        assert status == 503 and 'the request was not answered within 4 seconds' in answer['error']
         stopped.wait()
         assert server.tag({'text': LONG})[0] == 200              # by another process
 
@@ -90,7 +90,7 @@ def test_splitters_text_of_a_client_that_has_left_is_not_split(run):
         first, others = sent(server, LONG), [sent(server, LONG) for _ in range(WAITING + 1)]
         refused = json.loads(server.ask('POST', '/v1/tag', json.dumps({'text': LONG}),
                                         Content_Type='application/json')[2])
-        assert 'expected room for another long text' in refused['error']
+        assert 'too many long texts wait' in refused['error']
         for connection in others:
             connection.close()
         left = 'ms_crf_requests_total{path="/v1/tag",status="499"}'
@@ -116,7 +116,7 @@ def test_splitters_a_process_that_was_killed_is_replaced(run):
         os.kill(number, signal.SIGKILL)
         status, answer = answered(connection)
         # Or 200 if the process was gone before the server had sent it the text.
-        assert status == 200 or 'the process that splits text has ended' in answer['error']
+        assert status == 200 or 'the splitter process has ended' in answer['error']
         assert server.tag({'text': 'to Xan'})[0] == 200
 
 
@@ -149,7 +149,8 @@ def test_splitters_many_clients_get_their_own_answers(run):
     with serving('--run', run, *PLAIN) as server:
         expected, answers = [], {}
         for text in texts:
-            items = wanted(Asked(TEXT, text, None, 0, None), lambda: splitter_named('blanks'), Limits()).items
+            request = TagRequest(TEXT, text, None, 0, None)
+            items = prepare_request(request, lambda: splitter_named('blanks'), Limits()).items
             expected.append([item.tokens for item in items])
 
         def ask(number):
@@ -177,7 +178,8 @@ def test_splitters_limits_hold_for_raw_text(run):
 
 def test_splitters_a_request_without_raw_text_needs_no_splitter():
     limits = Limits(max_tokens=1)
-    assert [item.tokens for item in wanted(Asked('tokens', ['a'], None, 0, None), None, limits).items] == [['a']]
-    with pytest.raises(Refused):
-        wanted(Asked('tokens', ['a', 'b'], None, 0, None), None, limits)
-    assert wanted(Asked(TEXTS, [], None, 0, None), lambda: splitter_named('blanks'), limits).sizes == []
+    request = TagRequest('tokens', ['a'], None, 0, None)
+    assert [item.tokens for item in prepare_request(request, None, limits).items] == [['a']]
+    with pytest.raises(RequestError):
+        prepare_request(TagRequest('tokens', ['a', 'b'], None, 0, None), None, limits)
+    assert prepare_request(TagRequest(TEXTS, [], None, 0, None), lambda: splitter_named('blanks'), limits).sizes == []
