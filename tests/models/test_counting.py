@@ -66,7 +66,7 @@ def test_counting_a_device_that_is_not_used_is_refused(command, hmm, corpora, ca
                                                                      'GPU']) == 2
     shown = capsys.readouterr()
     assert shown.out == '' and shown.err.splitlines()[-1].partition(': ')[2] == (
-        f'--device GPU means nothing to {hmm}, of kind hmm, which computes on the CPU; leave it away')
+        f'--device GPU has no effect with {hmm} of type hmm, which computes on the CPU; omit it')
 
 
 @pytest.mark.parametrize('arguments,message', [

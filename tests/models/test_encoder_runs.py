@@ -121,7 +121,7 @@ def test_encoder_runs_give_their_tags_in_graphs_of_one_shape_and_of_emissions(fr
     assert [tagged.tags for tagged in tagger.tag(LONG)] == tags_of_long
     capsys.readouterr()
     assert infer.main(['--mindir', str(graph), '--text', 'to ' * 31, '--device', 'CPU']) == 2
-    assert 'sentences of up to 30 tokens or subwords, got one of 31' in capsys.readouterr().err
+    assert 'sentences of up to 30 tokens or subwords, got 31' in capsys.readouterr().err
 
 
 def test_encoder_runs_infer_scores_as_training_did(frozen, corpora, capsys):
@@ -251,6 +251,6 @@ def test_encoder_runs_half_a_surrogate_pair_is_tagged(frozen, corpora):
 
 def test_encoder_runs_a_network_that_is_too_large_for_a_graph(frozen, tmp_path, monkeypatch):
     monkeypatch.setattr(mindir, 'LARGEST', 1000)
-    with pytest.raises(CorpusError, match='expected a network of at most 1,000 bytes of weights, which Mind'):
+    with pytest.raises(CorpusError, match='expected at most 1,000 bytes of weights, the limit of Mind'):
         mindir.export(frozen[0], tmp_path / 'a.mindir')
     assert not list(tmp_path.iterdir())

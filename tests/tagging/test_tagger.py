@@ -272,7 +272,7 @@ def test_tagger_what_a_graph_does_not_give(run_of, graph):
         tagger.tag([['to']], confidence=True)
     with pytest.raises(OptionError, match='^nbest must be 0 for a model'):
         tagger.tag([['to']], nbest=2)
-    with pytest.raises(OptionError, match='emissions can be exported of a run with the head crf only'):
+    with pytest.raises(OptionError, match='emissions can only be exported from a run with the head crf'):
         mindir.export(run_of(**SIMPLE), graph / 'b.mindir', 'emissions')
     assert not (graph / 'b.mindir').exists()
 

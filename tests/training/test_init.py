@@ -280,7 +280,7 @@ def test_init_a_base_that_is_missing_damaged_or_not_done(random_run, texts, tmp_
 
 def test_init_a_kind_that_is_not_trained_in_steps_is_no_base(hmm, texts, tmp_path, capfd):
     assert refused([*texts, '--init', str(hmm)], capfd, tmp_path) == (
-        f'{hmm}: expected a run that a training can begin with, got one of hmm, whose kind has no --init')
+        f'{hmm}: expected a run of a model type that supports --init, got a run of hmm')
 
 
 @slow
@@ -291,8 +291,8 @@ def test_init_a_kind_of_ones_own_says_whether_it_can_be_begun_with(corpora, text
                                     '--save', tmp_path / 'own')
     assert (status, errors) == (0, '')
     for arguments, message in (
-            (['--init', tmp_path / 'own'], f'{tmp_path}/own: expected a run that a training can begin with, got one of '
-                                           'mine, whose kind has no --init'),
+            (['--init', tmp_path / 'own'], f'{tmp_path}/own: expected a run of a model type that supports --init, '
+                                           'got a run of mine'),
             (['--model', 'mine', '--freeze', 'words'], '--freeze means nothing with --model mine; leave it away')):
         with plugins_forgotten():
             status, _, errors = printed(train.main, *own, *texts, *arguments, '--save', tmp_path / 'run')
