@@ -221,7 +221,7 @@ LEAST_CONFIDENCE, MNLP, TOKEN_ENTROPY = MEASURES = ('least-confidence', 'mnlp', 
 _TINY = 1e-300
 
 
-class SentenceUncertainty(NamedTuple):
+class Uncertainty(NamedTuple):
     """The best path of a sentence and how uncertain the model is about it."""
 
     tags: list[str]
@@ -245,7 +245,7 @@ def gives_entropy(decoder: Decoder) -> bool:
     return isinstance(decoder, ChainDecoder) and decoder.chain() is not None
 
 
-def token_entropies(decoder: ChainDecoder, sentences: Sequence[list[str]]) -> list[SentenceUncertainty]:
+def token_entropies(decoder: ChainDecoder, sentences: Sequence[list[str]]) -> list[Uncertainty]:
     """The best path, its probability and the mean token entropy of each sentence.
 
     Args:
@@ -253,7 +253,7 @@ def token_entropies(decoder: ChainDecoder, sentences: Sequence[list[str]]) -> li
         sentences: lists of tokens, none of them empty.
     """
     chain, names = _chain_of(decoder), decoder.vocabulary.tags
-    results: dict[int, SentenceUncertainty] = {}
+    results: dict[int, Uncertainty] = {}
     for part in host_batches(decoder, decoder.encode(list(sentences))):
         batch = part.at(chain, 1.0)
         states, scores = batch.viterbi()                                            # (L, B), (B,)
@@ -261,6 +261,6 @@ def token_entropies(decoder: ChainDecoder, sentences: Sequence[list[str]]) -> li
         posteriors = batch.posteriors()                                             # (L, B, K)
         entropies = -(posteriors * np.log(np.maximum(posteriors, _TINY))).sum(2)
         for row, (index, length) in enumerate(zip(part.indices.tolist(), part.lengths.tolist())):
-            results[index] = SentenceUncertainty([names[state] for state in states[:length, row]],
+            results[index] = Uncertainty([names[state] for state in states[:length, row]],
                                                  float(confidences[row]), float(entropies[:length, row].mean()))
     return [results[index] for index in range(len(sentences))]

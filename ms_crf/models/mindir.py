@@ -72,7 +72,7 @@ def check_operators(path: PathLike, draft: PathLike | None = None) -> None:
             raise CorpusError(path, None, f'expected a graph with its weights in the same file, got a reference to '
                                           f'another file; {advice}')
         if kind == 'GraphProto' and part.bprop_filepath or kind == 'ModelProto' and part.HasField('preprocessor'):
-            raise CorpusError(path, None, f'expected a graph alone, got a graph that reads other files or data; {advice}')
+            raise CorpusError(path, None, f'expected a graph alone, got a graph that reads other files; {advice}')
 
 
 def _parts(model: Any) -> Iterator[Any]:
@@ -87,7 +87,7 @@ def _parts(model: Any) -> Iterator[Any]:
 
 
 def _placeholders(inputs: dict[str, tuple]) -> list[ms.Tensor]:
-    """A tensor for each input: zeros of its shape, or a tensor without values if an axis of the shape is dynamic (None)."""
+    """A tensor for each input: zeros of its shape, or a tensor without values if an axis is dynamic (None)."""
     return [ms.Tensor(np.zeros(shape, np.int32)) if None not in shape else ms.Tensor(shape=list(shape), dtype=ms.int32)
             for shape in inputs.values()]
 
@@ -116,7 +116,7 @@ def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Sta
         raise CorpusError(run.path, None, f'expected at most {LARGEST:,} bytes of weights, the limit of MindSpore for '
                                           f'a graph in one file, got {size:,}; tag with the run directory')
     if static:
-        graph_record.check_room(graph_input, static, f'a graph for batches of {static[0]} x {static[1]} tokens')
+        graph_record.check_batch_memory(graph_input, static, f'a graph for batches of {static[0]} x {static[1]} tokens')
     record = {
         'format': graph_record.FORMAT, 'model': run.kind_name, 'graph': Path(path).name, 'output': output,
         'static': static, 'set_inputs': static is None, **graph_record.tensors_of(graph_input, output, static),

@@ -58,9 +58,10 @@ class ModelType:
 
 
 TYPES: dict[str, ModelType] = {row.name: row for row in (
-    ModelType(DEFAULT, DEFAULT, 'ms_crf.models.words.model:WordKind', 'to be trained'),
-    ModelType('encoder', DEFAULT, 'ms_crf.models.encoder.model:EncoderKind', chosen_by='encoder', mark='tokenizer'),
-    ModelType('hmm', 'hmm', 'ms_crf.models.hmm.model:HMMKind', 'a hidden Markov model, which is counted',
+    ModelType(DEFAULT, DEFAULT, 'ms_crf.models.words.model_type:WordKind', 'to be trained'),
+    ModelType('encoder', DEFAULT, 'ms_crf.models.encoder.model_type:EncoderKind', chosen_by='encoder',
+              mark='tokenizer'),
+    ModelType('hmm', 'hmm', 'ms_crf.models.hmm.model_type:HMMKind', 'a hidden Markov model, which is counted',
               effects=frozenset(['add'])),
 )}
 #: what the option `model` may be; `add` appends to it

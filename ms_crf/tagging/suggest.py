@@ -20,7 +20,7 @@ from ms_crf.formats.lines import check_readable, chunks
 from ms_crf.formats.registry import BRAT, FORMATS, JSON, of_corpus, read_corpus
 from ms_crf.models import chains
 from ms_crf.models.base import SentenceError
-from ms_crf.models.chains import LEAST_CONFIDENCE, TOKEN_ENTROPY, ChainDecoder, SentenceUncertainty
+from ms_crf.models.chains import LEAST_CONFIDENCE, TOKEN_ENTROPY, ChainDecoder, Uncertainty
 from ms_crf.tagging.arguments import AUTO, LINES, SuggestArguments
 from ms_crf.tagging.files import Inputs, source_of
 from ms_crf.text.partial import scoring_scheme
@@ -158,14 +158,14 @@ class _Chooser(Inputs):
                 if item is not None and item.tokens:
                     yield name, item
 
-    def _judged(self, chunk: Sequence[tuple[str, Sentence]]) -> tuple[list[SentenceUncertainty], list[float]]:
+    def _judged(self, chunk: Sequence[tuple[str, Sentence]]) -> tuple[list[Uncertainty], list[float]]:
         """What the model says of sentences, and how uncertain it is of each."""
         sentences = [item.tokens for _, item in chunk]
         try:
             if self.given.by == TOKEN_ENTROPY:
                 found = chains.token_entropies(cast(ChainDecoder, self.tagger.decoder), sentences)
                 return found, [one.entropy for one in found]
-            found = [SentenceUncertainty(one.tags, one.confidence or 0.0, 0.0) for one in self.tagger.tag(sentences, True)]
+            found = [Uncertainty(one.tags, one.confidence or 0.0, 0.0) for one in self.tagger.tag(sentences, True)]
         except SentenceError as error:
             name, item = chunk[error.index]
             raise CorpusError(name, item.line, error.reason) from None
@@ -186,7 +186,7 @@ class _Chooser(Inputs):
         return remarks.lines()
 
 
-def _document(source: str, item: Sentence, unsure: SentenceUncertainty, model: str) -> Document:
+def _document(source: str, item: Sentence, unsure: Uncertainty, model: str) -> Document:
     """A sentence with the tags of a model.
 
     A text that a record holds is kept whole, as the record's other fields belong to it.

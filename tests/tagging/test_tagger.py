@@ -316,8 +316,8 @@ def test_tagger_damaged_runs(tmp_path, name, change, message, capfd):
 
 
 @pytest.mark.parametrize('name,change,message', [
-    ('a.mindir', None, 'a.mindir: no such file'), ('a.mindir', half, 'got another or a damaged one'),
-    ('a.mindir', b'', 'got another or a damaged one'), ('a.json', None, 'a.json: no such file'),
+    ('a.mindir', None, 'a.mindir: no such file'), ('a.mindir', half, 'got another or a damaged graph'),
+    ('a.mindir', b'', 'got another or a damaged graph'), ('a.json', None, 'a.json: no such file'),
     ('a.json', half, 'expected JSON'), ('a.json', b'{"format": 9}', '"format" to be 1, got 9; another version of this'),
 ])
 def test_tagger_damaged_graphs(graph, name, change, message):
@@ -334,7 +334,7 @@ def test_tagger_damaged_graphs(graph, name, change, message):
 @pytest.mark.parametrize('key,value,message', [
     ('tags', 3, 'expected "tags" to be a list'), ('scheme', 'X', '"scheme" to be one of'),
     ('static', [1], '"static" to be batch and length'), ('inputs', [], '"inputs" to be words, places'),
-    ('sha256', 'x', 'got another or a damaged one')])
+    ('sha256', 'x', 'got another or a damaged graph')])
 def test_tagger_records_that_were_changed(graph, key, value, message):
     record = json.loads((graph / 'a.json').read_text())
     del record['record_sha256']                  # as an earlier version wrote it

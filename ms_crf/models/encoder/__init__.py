@@ -1,4 +1,4 @@
-"""Layer 8: the tagger over a pretrained encoder: the encoder's files, windows of subwords and the network above them.
+"""Layer 8: the tagger over a pretrained encoder: files of the encoder, windows of subwords, network and model type.
 
-It knows what all kinds of model share and none of the other kinds.
+This package uses the common parts of model types, and no other model type.
 """

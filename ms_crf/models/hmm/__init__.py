@@ -1,4 +1,4 @@
-"""Layer 8: the hidden Markov model, by itself and as a tagger.
+"""Layer 8: the hidden Markov model, for use in programs and as a model type.
 
-It needs no MindSpore, knows what all kinds of model share and none of the other kinds.
+This package needs no MindSpore. It uses the common parts of model types, and no other model type.
 """

@@ -1,4 +1,4 @@
-"""Layer 8: the tagger over word vectors and characters: its vocabulary, batches and network.
+"""Layer 8: the tagger over word vectors and characters: vocabulary, batches, network and model type.
 
-It knows what all kinds of model share and none of the other kinds.
+This package uses the common parts of model types, and no other model type.
 """
