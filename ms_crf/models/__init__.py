@@ -1,4 +1,4 @@
 """Layer 8: the model types, one folder for each, and their common parts: batches, compiled graphs and exported graphs.
 
-This layer uses the CRF, the network cells and the text functions. It does not use the commands.
+It may know the CRF, the network cells and text, but not the commands.
 """

@@ -198,13 +198,9 @@ class StepLearner(Learner, Protocol):
     def network(self) -> 'nn.Cell':
         """A new network with its initial weights.
 
-        The network is a cell with these attributes:
-
-        - `widths`: the sizes of the vectors to which dropout is applied; the first is the input of the network.
-        - `head`: a `Head`, such as `CRF`.
-
-        Training calls the cell with the arrays of a batch and one dropout mask (a tensor) for each of `widths`; the
-        cell returns the loss. Optional attributes and methods:
+        The network is a cell with `head`, a `Head` such as `CRF`, and `widths`, the sizes of the vectors to which
+        dropout is applied; the first is the input of the network. Training calls the cell with the arrays of a batch
+        and one dropout mask (a tensor) for each of `widths`; the cell returns the loss. Optional attributes and methods:
 
         - `row_table`: a Parameter. A step reads and updates only the rows that its batch names. The first array of a
           batch holds their ids: each id once, then padding. The cell is called with the rows instead of the ids.

@@ -1,4 +1,4 @@
-"""Fine-tuning: a training takes network options and weights from another run, its base run (`--init`).
+"""Fine-tuning: a training takes network options and weights from another run, its base run (the option `init`).
 
 The base run is only read, and only when the training begins. The new run contains everything that it needs.
 """

@@ -42,7 +42,7 @@ QUERY = 'encoder.layer.1.attention.self.query.weight'
     ({'hidden_size': 0}, None, 'expected "hidden_size" to be at least 1, got 0'),
     ({'layer_norm_eps': 'x'}, None, 'expected "layer_norm_eps" to be a number, got'),
     ({'layer_norm_eps': 1.0}, None, 'expected "layer_norm_eps" to be a number between 0 and 1, got 1.0'),
-    ({'vocab_size': 50}, None, f'expected "vocab_size" to be at least {len(PIECES)}, one more than the last id'),
+    ({'vocab_size': 50}, None, f'expected "vocab_size" to be at least {len(PIECES)}, one more than the largest id'),
     ({'hidden_act': ['gelu']}, None, "\"hidden_act\" to be one of gelu, gelu_new, gelu_pytorch_tanh, relu, got ["),
     ({'vocab_size': 10 ** 12}, None, 'expected embeddings.word_embeddings.weight of shape (1000000000000, 12), as'),
     ({'num_hidden_layers': 10 ** 12}, None, 'expected a tensor encoder.layer.2.attention.self.query.weight, got none'),

@@ -211,8 +211,8 @@ def test_graph_files_nothing_else_is_overwritten(run, tmp_path, capsys):
 
 @pytest.mark.parametrize('ending', ['mindir', 'json'])
 @pytest.mark.parametrize('kind,message', [
-    ('fifo', 'expected the name of a file to write, got something else'), ('folder', 'got a folder'),
-    ('device', 'expected the name of a file to write, got something else')])
+    ('fifo', 'expected a regular file, since graph and record are replaced together'), ('folder', 'got a folder'),
+    ('device', 'expected a regular file, since graph and record are replaced together')])
 def test_graph_files_names_that_are_no_files(tmp_path, ending, kind, message):
     path = tmp_path / f'a.{ending}'
     {'fifo': os.mkfifo, 'folder': os.mkdir, 'device': lambda path: os.symlink('/dev/null', path)}[kind](path)

@@ -249,7 +249,7 @@ def test_init_the_draft_of_a_run_to_be_replaced_is_no_base(random_run, texts, tm
     """It would be deleted when the training begins."""
     shutil.copytree(random_run, tmp_path / '.mine.new')
     arguments = [*texts, '--init', str(tmp_path / '.mine.new'), '--save', str(tmp_path / 'mine')]
-    assert refused(arguments, capfd, tmp_path).startswith('--save must not be the run that --init names')
+    assert refused(arguments, capfd, tmp_path).startswith('--save must not be the run of --init')
 
 
 def test_init_a_network_without_characters_has_none_to_freeze(texts, tmp_path, capfd):

@@ -1,4 +1,4 @@
 """Layer 8: the tagger over a pretrained encoder: files of the encoder, windows of subwords, network and model type.
 
-This package uses the common parts of model types, and no other model type.
+It may know the common parts of the model types, but no other model type.
 """
