@@ -149,7 +149,7 @@ class Decoder(Protocol[E]):
         """The tags."""
 
     def encode(self, sentences: Sequence[list[str]]) -> E:
-        """Converts lists of tokens, none of them empty, to the input of `run`."""
+        """Converts non-empty lists of tokens to the input of `run`."""
 
     def run(self, encoded: E, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """Tags sentences in batches.
@@ -200,7 +200,7 @@ class StepLearner(Learner, Protocol):
 
         The network is a cell with `head`, a `Head` such as `CRF`, and `widths`, the sizes of the vectors to which
         dropout is applied; the first is the input of the network. Training calls the cell with the arrays of a batch
-        and one dropout mask (a tensor) for each of `widths`; the cell returns the loss. Optional attributes and methods:
+        and one dropout mask for each of `widths`; the cell returns the loss. Optional attributes and methods:
 
         - `row_table`: a Parameter. A step reads and updates only the rows that its batch names. The first array of a
           batch holds their ids: each id once, then padding. The cell is called with the rows instead of the ids.

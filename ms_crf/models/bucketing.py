@@ -76,7 +76,7 @@ def buckets(lengths: list[int], counts: np.ndarray, cost: int, compiled: Iterabl
     by_length.update(zip(lengths, counts.tolist()))
     lengths = sorted(by_length)
     below = np.cumsum([0, *(by_length[length] for length in lengths)]).tolist()
-    # least[j]: lowest cost of buckets for the j shortest lengths. The last of these buckets begins at last[j].
+    # least[j]: lowest cost of buckets for the j shortest lengths. The last bucket begins at last[j].
     least, last = [0], [0]
     for end, length in enumerate(lengths, 1):
         costs = [least[start] + length * (below[end] - below[start]) for start in range(end)]
@@ -150,7 +150,7 @@ def token_batch(encoded: 'Corpus', values: Sequence[np.ndarray], shape: tuple[in
 
 
 def spread(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The row and the position of each item, for rows of these lengths one after the other."""
+    """The row of each item and its position in the row, for consecutive rows with the lengths `lengths`."""
     row = np.repeat(np.arange(len(lengths)), lengths)
     return row, np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 

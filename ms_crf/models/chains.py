@@ -1,9 +1,9 @@
 """A model as a chain in NumPy: scores of paths, fitting of the temperature, and uncertainty of sentences.
 
-A temperature calibrates confidences: all scores of a model are divided by it. Above 1 confidences become lower, below
-1 higher; the best paths stay the same. The temperature is fitted on sentences that the model was not trained on. It
-maximises the likelihood of their gold tags. The log likelihood is a concave function of 1 / T, so that a bounded
-search finds the maximum.
+A temperature calibrates confidences: all scores of a model are divided by the temperature. Above 1 confidences become
+lower, below 1 higher; the best paths stay the same. The temperature is fitted on sentences that the model was not
+trained on, so that the likelihood of their gold tags is largest. The log likelihood is a concave function of 1 / T,
+and a bounded search finds the maximum.
 
 The measures of uncertainty are measures of active learning (Settles & Craven 2008):
 least-confidence  1 - P(y | x) for the best path y; long sentences get higher values than short ones
@@ -66,7 +66,7 @@ class ChainDecoder(Decoder[E], Protocol[E]):
             encoded: the result of `encode`.
 
         Yields:
-            The indices of the sentences of a batch, and an array (length, K) for each of them.
+            The indices of the sentences of a batch, and an array (length, K) for each sentence.
         """
 
 
@@ -250,7 +250,7 @@ def token_entropies(decoder: ChainDecoder, sentences: Sequence[list[str]]) -> li
 
     Args:
         decoder: decoder for which `gives_entropy` is true.
-        sentences: lists of tokens, none of them empty.
+        sentences: non-empty lists of tokens.
     """
     chain, names = _chain_of(decoder), decoder.vocabulary.tags
     results: dict[int, Uncertainty] = {}

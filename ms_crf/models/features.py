@@ -140,7 +140,7 @@ class _GraphInput(GraphInput[_Encoded]):
         return {'features': (batch, length, self.kind.count), 'lengths': (batch,)}
 
     def arrays(self, encoded: _Encoded, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
-        """The inputs by name, for the sentences with these indices."""
+        """The inputs by name, for the sentences with the indices `indices`."""
         batch = token_batch(encoded, encoded.features, self.shape(encoded, indices, static), indices)
         return {'features': np.ascontiguousarray(batch.values.transpose(1, 0, 2)), 'lengths': batch.lengths}
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:                                # at run time this import would
     from ms_crf.models.graphs import GraphInput, Static
 
 FORMAT = 1
-_OWN, _NEXT = 'record_sha256', 'next'            # keys of the record's own checksum, and of the record of a new graph
+_CHECKSUM, _NEXT = 'record_sha256', 'next'       # keys of the record's own checksum, and of the record of a new graph
 
 
 def record_of(path: PathLike) -> Path:
@@ -51,7 +51,7 @@ def tensors_of(graph_input: 'GraphInput', output: str, static: 'Static') -> dict
 
 def record_digest(record: dict) -> str:
     """SHA-256 of the content of a record; it does not depend on the layout of the JSON file."""
-    return digest({key: value for key, value in record.items() if key not in (_OWN, _NEXT)})
+    return digest({key: value for key, value in record.items() if key not in (_CHECKSUM, _NEXT)})
 
 
 # Writing
@@ -100,7 +100,7 @@ def replace_pair(path: PathLike, draft: PathLike, record: dict) -> None:
     """
     name = record_of(path)
     record = json.loads(json.dumps({**record, 'sha256': checksum([draft])}))     # converts tuples to lists
-    record[_OWN] = record_digest(record)
+    record[_CHECKSUM] = record_digest(record)
     earlier = _any_record(name) if Path(path).exists() else None
     if earlier is not None:
         earlier = _matching(earlier, checksum([path]))
@@ -179,12 +179,12 @@ def read_record(path: PathLike) -> tuple[dict, 'GraphInput']:
     if file_type != 'a file':
         raise CorpusError(path, None, f'expected a graph written by ms_crf.export, got {file_type}' if file_type
                           else 'no such file; expected a graph written by ms_crf.export')
-    own = _matching(record, checksum([path]))
-    graph_input = _check(name, own or record)
-    if own is None:
+    matching = _matching(record, checksum([path]))
+    graph_input = _check(name, matching or record)
+    if matching is None:
         raise CorpusError(path, None, f'expected the graph that belongs to {name}, got another or a damaged graph; '
                                       'copy both files again, or export again')
-    return own, graph_input
+    return matching, graph_input
 
 
 def _file_type(path: PathLike) -> str | None:
@@ -207,7 +207,7 @@ def _read(name: Path, graph: str) -> dict:
         raise CorpusError(name, None, f'expected JSON written by ms_crf.export, got {file_type}')
     record = read_json(name, 'ms_crf.export')
     parts = (record, record.get(_NEXT, {})) if isinstance(record, dict) else ()
-    if not parts or not all(isinstance(part, dict) and (_OWN not in part or part[_OWN] == record_digest(part))
+    if not parts or not all(isinstance(part, dict) and (_CHECKSUM not in part or part[_CHECKSUM] == record_digest(part))
                             for part in parts):
         raise CorpusError(name, None, 'expected the record as ms_crf.export wrote it, got an edited or damaged record; '
                                       'copy it again, or export again')
@@ -259,16 +259,16 @@ def _check(name: Path, record: dict) -> 'GraphInput':
     return graph_input
 
 
-def check_batch_memory(graph_input: 'GraphInput', static: 'Static', what: str) -> None:
+def check_batch_memory(graph_input: 'GraphInput', static: 'Static', subject: str) -> None:
     """Raises OptionError if a batch does not fit into memory.
 
     Args:
         graph_input: object that converts sentences to the inputs of the graph.
         static: (batch, length); None for any shape, which counts as one row of one token.
-        what: subject of the message.
+        subject: subject of the message.
     """
     shapes = [*graph_input.inputs(static).values(), (*(static or (1, 1)), len(graph_input.vocabulary.tags))]
-    check_memory(4 * sum(math.prod(size or 1 for size in shape) for shape in shapes), what, error=OptionError)
+    check_memory(4 * sum(math.prod(size or 1 for size in shape) for shape in shapes), subject, error=OptionError)
 
 
 def check_against(name: Path, graph_input: 'GraphInput', shapes: dict[str, tuple], scheme: str) -> None:
@@ -284,11 +284,11 @@ def check_against(name: Path, graph_input: 'GraphInput', shapes: dict[str, tuple
         CorpusError: the record has another number of tags, words or characters than the graph, or invalid tags.
     """
     tables = [('.projection.bias', 'tags', len(graph_input.vocabulary.tags), True), *graph_input.tables()]
-    for ending, what, size, exact in tables:
+    for ending, unit, size, exact in tables:
         rows = [shape[0] for parameter, shape in shapes.items() if parameter.endswith(ending) and shape]
         if len(rows) == 1 and (rows[0] != size if exact else rows[0] < size):
             most = '' if exact else 'at most '
-            raise CorpusError(name, None, f'expected {most}{rows[0]:,} {what}, as in the graph, got {size:,}; copy '
+            raise CorpusError(name, None, f'expected {most}{rows[0]:,} {unit}, as in the graph, got {size:,}; copy '
                                           'both files again, or export again')
     if scheme != PLAIN:
         try:

@@ -81,7 +81,7 @@ class GraphDecoder(Generic[E]):
     Args:
         network: a cell with a `head`, and with `emissions_of`, which returns scores of tags (L, B, K), length first.
         vocabulary: the tags.
-        encode: converts lists of tokens, none of them empty, to the input of `inputs` and `run`.
+        encode: converts non-empty lists of tokens to the input of `inputs` and `run`.
         compiled: is called with length, rows and seconds after each compilation of a graph.
     """
 
@@ -199,7 +199,7 @@ class GraphInput(Generic[E]):
 
     Args:
         vocabulary: the tags.
-        encode: converts lists of tokens, none of them empty, to the input of `sizes` and `arrays`.
+        encode: converts non-empty lists of tokens to the input of `sizes` and `arrays`.
 
     Attributes:
         rows: largest number of sentences in a batch, if the graph takes any number.
@@ -240,7 +240,7 @@ class GraphInput(Generic[E]):
         return encoded.lengths
 
     def arrays(self, encoded: E, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
-        """The inputs by name, for the sentences with these indices."""
+        """The inputs by name, for the sentences with the indices `indices`."""
         raise NotImplementedError
 
     def shape(self, encoded: E, indices: np.ndarray, static: Static) -> tuple[int, int]:
@@ -253,7 +253,7 @@ class ExportCell(CompilableMethods, nn.Cell):
     """Base class of the cell of an exported graph: a trained network without the parts for training.
 
     Args:
-        network: a cell with a `head`, a `Head`; subclasses compute emissions with it in `construct`.
+        network: a cell with a `head`, a `Head`; subclasses compute emissions with the network in `construct`.
         output: 'paths', 'confidences' or 'emissions'.
 
     `construct` returns, depending on `output`:

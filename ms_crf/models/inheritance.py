@@ -82,7 +82,7 @@ def _check_apart(options: Options) -> None:
 
 
 def check_freeze(options: Options) -> None:
-    """Raises OptionError if `freeze` names a part that the network of these options does not have."""
+    """Raises OptionError if `freeze` names a part that the network does not have."""
     parts = kind_of(options).parts(options)
     for name in options.frozen():
         if name not in parts:

@@ -34,7 +34,7 @@ class NetworkLearner(Generic[C, S]):
         options: options of the training.
         corpora: the sentences, all in one tag scheme.
         vocabulary: the tags, and the ids of the input of the network.
-        encode: converts lists of tokens, and the result of `Tags.gold` for them or None, to a `Corpus`.
+        encode: converts lists of tokens, and the result of `Tags.gold` or None, to a `Corpus`.
 
     Attributes:
         encoded: 'train', 'dev' and, if there is a test file, 'test'; only 'train' has gold tags.
@@ -66,7 +66,7 @@ class NetworkLearner(Generic[C, S]):
     def annotated_sizes(self) -> np.ndarray:
         """The sizes of the training sentences, 0 for unlabelled sentences."""
         tags = self.encoded['train'].tags or ()
-        annotated = [not own.all() if own.dtype == bool else bool((own >= 0).any()) for own in tags]
+        annotated = [not gold.all() if gold.dtype == bool else bool((gold >= 0).any()) for gold in tags]
         return np.where(annotated, self.sizes, 0)
 
     def plan(self, generator: np.random.Generator) -> list[tuple]:

@@ -98,7 +98,7 @@ def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Sta
     Args:
         run: the run to export, or its directory.
         path: path of the graph; ends in .mindir.
-        output: what the graph returns: 'paths', 'confidences' or 'emissions'.
+        output: output of the graph: 'paths', 'confidences' or 'emissions'.
         static: (batch, length) of a graph with this fixed shape; None for a graph that takes any shape.
 
     Raises:

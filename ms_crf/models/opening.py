@@ -69,7 +69,7 @@ def decoder_of(model: Run | Graph, compiled: Compiled | None = None) -> Decoder:
 
 
 def device_for(name: str, *models: Run | Graph, watcher: Watcher = SILENT) -> str | None:
-    """Selects the device of MindSpore if one of the models computes with MindSpore.
+    """Selects the device of MindSpore if a model computes with MindSpore.
 
     Args:
         name: name of the device, see `choose_device`.

@@ -88,7 +88,7 @@ class Reader:
 
     def _read_windows(self, encoded: Subwords,
                       done: Callable[[int], object] | None) -> Iterator[tuple[int, np.ndarray]]:
-        """For each window, the index of the first subword that it supplies, and the vectors of these subwords."""
+        """For each window: the index of the first subword that it supplies, and the vectors of its subwords."""
         for length, indices in self._plan(encoded.window_lengths):
             packed = pack(encoded.window_lengths[indices], length)
             rows = 1 if len(packed) == 1 else max(SUBWORDS // length, 1)         # faster for a single sentence
@@ -104,7 +104,7 @@ class Reader:
                     done(len(begins))
 
     def _plan(self, lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """(length of rows, indices of the windows in these rows), shortest rows first."""
+        """(length of rows, indices of the windows in rows of this length), shortest rows first."""
         sizes = SHORTEST * 2 ** np.ceil(np.log2(np.maximum(lengths / SHORTEST, 1))).astype(np.int64)
         indices = np.zeros(0, np.int64)
         for size in np.unique(sizes):
@@ -215,7 +215,7 @@ class EncoderLearner(NetworkLearner[Subwords, RowShape]):
         return EncoderDecoder(tagger, self.vocabulary, reader, self.files, compiled, self._watcher)
 
     def batch(self, shape: RowShape, indices: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The arrays of a step, for the sentences with these indices."""
+        """The arrays of a step, for the sentences with the indices `indices`."""
         encoded = self.encoded['train']
         batch = subword_batch(encoded, shape, indices)
         if encoded.vectors is not None:

@@ -75,7 +75,7 @@ class SubwordGraphInput(GraphInput[Subwords]):
         return encoded.sizes
 
     def arrays(self, encoded: Subwords, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
-        """The inputs by name, for the sentences with these indices."""
+        """The inputs by name, for the sentences with the indices `indices`."""
         batch = subword_batch(encoded, self.shape(encoded, indices, static), indices)
         ids, lengths, offsets = window_arrays(encoded, batch, indices, *self._windows(static))
         return {'pieces': ids, 'window_lengths': lengths, 'places': np.ascontiguousarray(offsets.T),

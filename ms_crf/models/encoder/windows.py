@@ -51,7 +51,7 @@ class Subwords:
 
     Attributes:
         lengths: (sentences,) number of tokens.
-        ids: ids of all subwords, one sentence after the other.
+        ids: ids of the subwords of all sentences, concatenated.
         words: for each subword the index of its word in the sentence.
         counts: (sentences,) number of subwords.
         specials: ids of the special tokens of a window.
@@ -211,7 +211,7 @@ def windows_at_most(count: int, room: int) -> int:
 
 
 def window_shape(shape: tuple[int, int], room: int, specials: Specials) -> tuple[int, int]:
-    """The largest number of windows of the sentences of a batch, and the length of these windows.
+    """The largest number of windows of the sentences of a batch, and the length of a window.
 
     Args:
         shape: (length, rows) of the batch.

@@ -252,14 +252,14 @@ def learn(model: Learnable, sentences: list, sets: Sequence[np.ndarray], words: 
 
     Args:
         model: model with the words and states of the sentences.
-        sentences: lists of tokens, none of them empty.
+        sentences: non-empty lists of tokens.
         sets: for each sentence (tokens, S) bool, the states that each token may have.
         words: the words of the sentences.
         add: number that is added to every count.
         steps: number of times that new tables are computed from expected counts.
     """
     states = sets[0].shape[1]
-    paths = [np.where(own.sum(1) == 1, own.argmax(1), -1) for own in sets]
+    paths = [np.where(allowed.sum(1) == 1, allowed.argmax(1), -1) for allowed in sets]
     counts = counts_of(paths, words, states)
     mask = np.where(np.concatenate(sets), 0.0, -np.inf)
     for _ in range(steps):

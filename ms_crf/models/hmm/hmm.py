@@ -108,10 +108,10 @@ class HMM:
                           pairs)
 
     def viterbi(self, observations: Any) -> Any:
-        """(best states, log probability of these states and the observations).
+        """(best states, log probability of the best states and the observations).
 
         Of equally probable paths, the path with the lowest states is returned, compared from the end on. A result of
-        -inf means that no states are possible for these observations; then the returned states have no meaning.
+        -inf means that no states are possible for the observations; then the returned states have no meaning.
         """
         names = None if self.states is None else np.fromiter(self.states, object, len(self.states))
 
@@ -262,7 +262,7 @@ class HMM:
         return np.array([indices[state] for state in states], np.int64)
 
     def columns_of(self, sequences: Sequence[Any]) -> np.ndarray:
-        """The column of each observation in the table of emissions, one sequence after the other."""
+        """The column of each observation in the table of emissions, for all sequences concatenated."""
         if self.words is not None:
             return self.words.columns(chain.from_iterable(sequences))
         return validation.join_symbols(sequences, self.log_emission.shape[1])
@@ -273,7 +273,7 @@ class HMM:
 
         Args:
             sequences: lists of observations.
-            mask: (positions, S) for all sequences one after the other, added to the log emissions; or None.
+            mask: (positions, S) for all sequences concatenated, added to the log emissions; or None.
 
         Yields:
             The indices of the sequences, a `SequenceBatch`, and the columns of its observations.
@@ -283,7 +283,7 @@ class HMM:
         begins = np.cumsum(lengths) - lengths
         for indices in batches(lengths):
             count = lengths[indices]
-            # Indices of the positions of these sequences among the positions of all sequences.
+            # Indices of the positions of this batch among the positions of all sequences.
             offsets = np.arange(count.sum()) + np.repeat(begins[indices] - (np.cumsum(count) - count), count)
             observed = columns[offsets]
             emissions = table[observed] if mask is None else table[observed] + mask[offsets]

@@ -111,7 +111,7 @@ class HMMDecoder:
         self.model, self.vocabulary = model, HMMTags(model.states, model.words.words, model.words.shapes)
 
     def encode(self, sentences: Sequence[list[str]]) -> _Encoded:
-        """Converts lists of tokens, none of them empty, to the input of `run`."""
+        """Converts non-empty lists of tokens to the input of `run`."""
         return _Encoded(sentences, np.array(list(map(len, sentences))))
 
     def run(self, encoded: _Encoded, task: str = PATHS,

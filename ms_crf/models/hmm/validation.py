@@ -99,7 +99,7 @@ def check_pairs(sequences: list, states: int) -> None:
 
 
 def join_symbols(sequences: Sequence[Any], count: int) -> np.ndarray:
-    """The symbols of all sequences, one after the other; raises ValueError for a symbol outside 0 to `count` - 1."""
+    """The symbols of all sequences, concatenated; raises ValueError for a symbol outside 0 to `count` - 1."""
     if all(isinstance(sequence, list) for sequence in sequences):
         joined = list(chain.from_iterable(sequences))
         if set(map(type, joined)) <= {int}:      # fast for valid symbols
@@ -208,12 +208,12 @@ def check_sets(sentences: Any, sets: Any, states: int) -> tuple[list, list[np.nd
     Raises:
         TypeError, ValueError: an argument has another form, or a token has no allowed tag.
     """
-    sets = [np.asarray(own) for own in as_list(sets, 'sets', 'a list of arrays')]
-    sentences, _ = check_parallel(sentences, [[''] * len(own) for own in sets])
-    for index, own in enumerate(sets):
-        if own.dtype != bool or own.shape != (len(sentences[index]), states) or not own.any(-1).all():
+    sets = [np.asarray(allowed) for allowed in as_list(sets, 'sets', 'a list of arrays')]
+    sentences, _ = check_parallel(sentences, [[''] * len(allowed) for allowed in sets])
+    for index, allowed in enumerate(sets):
+        if allowed.dtype != bool or allowed.shape != (len(sentences[index]), states) or not allowed.any(-1).all():
             raise ValueError(f'sets must contain for sentence {index} an array ({len(sentences[index])}, {states}) of '
-                             f'bools with a True in each row, got {own.dtype} of shape {own.shape}')
+                             f'bools with a True in each row, got {allowed.dtype} of shape {allowed.shape}')
     filled = [index for index, tokens in enumerate(sentences) if tokens]
     return [sentences[index] for index in filled], [sets[index] for index in filled]
 

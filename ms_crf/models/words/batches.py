@@ -110,7 +110,7 @@ class EncodedWords:
         return _filled(words, room), _filled(self.spelling_of[forms, :characters], room)
 
     def ngrams(self, forms: np.ndarray, room: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """The forms whose vectors are composed of n-grams, and the ids of these n-grams, int32.
+        """The forms whose vectors are composed of n-grams, and the ids of the n-grams, int32.
 
         Args:
             forms: codes of forms.

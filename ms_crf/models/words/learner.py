@@ -138,8 +138,8 @@ class Pretrained:
                 raise CorpusError(options.embeddings, None, f'expected vectors of {options.word_dim} numbers as in '
                                                             f'{options.init}, got {width}')
             counts = ', '.join(f'{list(ways.values()).count(way):,} {way}' for way in WAYS)
-            which = 'distinct words' if base is None else 'new words'
-            watcher.say(f'vectors of {width} numbers for {len(ways):,} of {len(distinct):,} {which} '
+            description = 'distinct words' if base is None else 'new words'
+            watcher.say(f'vectors of {width} numbers for {len(ways):,} of {len(distinct):,} {description} '
                         f'({len(ways) / max(len(distinct), 1):.1%}): {counts}')
             if learns:
                 with watcher.progress('learning n-grams', width, 'columns') as done:

@@ -76,7 +76,7 @@ class WordGraphInput(GraphInput[EncodedWords]):
         return {'padding_id': PADDING, 'unknown_id': UNKNOWN, 'first_id': FIRST, **self.vocabulary.to_json()}
 
     def arrays(self, encoded: EncodedWords, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
-        """The inputs by name, for the sentences with these indices."""
+        """The inputs by name, for the sentences with the indices `indices`."""
         length, rows = shape = self.shape(encoded, indices, static)
         batch = word_batch(encoded, shape, indices)
         forms, places = distinct_forms(encoded, batch.values)

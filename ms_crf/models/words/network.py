@@ -111,7 +111,7 @@ class TaggerNetwork(Layers):
             words: (forms,) or (forms, columns) ids.
             spellings: (forms, characters) ids; None for a network without characters.
             composed: (some,) indices of forms of out-of-vocabulary words that get vectors from their n-grams; or None.
-            ngrams: (some, n-grams) ids of these n-grams, then 0; a form without n-grams keeps its vector.
+            ngrams: (some, n-grams) ids of their n-grams, then 0; a form without n-grams keeps its vector.
         """
         vectors = self._of_forms(self.rows(words))
         if composed is not None:
@@ -123,8 +123,8 @@ class TaggerNetwork(Layers):
     def _change(self, ngrams):
         """The vectors of words from their n-grams, minus the vector of the unknown word: (some, columns * word_dim)."""
         counts = (ngrams != 0).astype(ms.float32).sum(1).expand_dims(1)             # (some, 1)
-        made = ops.gather(self.ngram_table, ngrams, 0).sum(1) / ops.sqrt(ops.maximum(counts, 1.0))
-        change = (made - self.word_table[UNKNOWN]) * ops.minimum(counts, 1.0)       # (some, word_dim)
+        composed_vectors = ops.gather(self.ngram_table, ngrams, 0).sum(1) / ops.sqrt(ops.maximum(counts, 1.0))
+        change = (composed_vectors - self.word_table[UNKNOWN]) * ops.minimum(counts, 1.0)       # (some, word_dim)
         if self.columns > 1:                                                        # bigrams keep their vectors
             change = ops.concat((change, *(ops.zeros_like(change),) * (self.columns - 1)), 1)
         return change
@@ -180,7 +180,7 @@ class WordExportCell(ExportCell):
             places: (batch, length) int32, the index of the word of each token.
             lengths: (batch,) int32.
             composed: with n-grams, (some,) int32 indices of out-of-vocabulary words that get vectors from n-grams.
-            ngrams: with n-grams, (some, n-grams) int32 ids of these n-grams, then 0.
+            ngrams: with n-grams, (some, n-grams) int32 ids of their n-grams, then 0.
         """
         return self._tag_words(self.network.form_vectors(words, spellings, composed, ngrams), places, lengths)
 

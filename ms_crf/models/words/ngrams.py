@@ -87,7 +87,7 @@ class NgramIndex:
             result[word, len(known):] = 0
 
     def _walk(self, codes: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The indices of words with known n-grams, and the ids of these n-grams, in the order of `ngrams_of`.
+        """The indices of words with known n-grams, and the ids of the n-grams, in the order of `ngrams_of`.
 
         Args:
             codes: (words, _READ) code points of marked words.
@@ -183,7 +183,7 @@ def least_squares(rows: Sequence[Sequence[int]], columns: int, targets: np.ndarr
                   done: Callable[[int], object] | None = None) -> np.ndarray:
     """W (columns, width) that minimises |X W - targets|² + RIDGE |W|², by conjugate gradients for each column of W.
 
-    X is sparse: a row with n entries has 1 / sqrt(n) in each of them. Before each step, the residual is divided by the
+    X is sparse: a row with n entries has 1 / sqrt(n) in each entry. Before each step, the residual is divided by the
     diagonal of X.T @ X + RIDGE. Then few steps are enough, although some n-grams occur in three words and others in
     thousands.
 

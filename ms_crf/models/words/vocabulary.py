@@ -58,14 +58,14 @@ class Vocabulary(Tags):
             half and the last half of this number.
         bigrams: pairs of neighbouring tokens with a space between them; beyond the ends of a sentence the token is
             empty. Empty for models without bigrams. The first id after the ids of words is for unknown bigrams; then
-            follow the ids of these bigrams.
+            follow the ids of the known bigrams.
         ngrams: character n-grams, which give vectors to out-of-vocabulary words; empty for models without n-grams.
             Their ids begin at 1 and are rows of a separate table, whose row 0 is zero.
 
     Attributes:
         num_words, num_characters: number of ids of words and of characters.
         num_rows: number of ids of words and bigrams.
-        columns: number of these ids that a token has.
+        columns: number of ids of words and bigrams that a token has: 1, or 3 with bigrams.
     """
 
     record: ClassVar[type] = VocabularyRecord
