@@ -282,7 +282,7 @@ class Kind:
 
     @classmethod
     def exported(cls, run: Run, output: str) -> tuple['GraphInput', 'ExportCell']:
-        """The inputs of the exported graph of a run, and the cell to export.
+        """The `GraphInput` of the exported graph of a run, and the cell to export.
 
         Args:
             run: the run to export.
@@ -293,7 +293,7 @@ class Kind:
 
     @classmethod
     def graph_input(cls, record: dict[str, Any]) -> 'GraphInput':
-        """The inputs of an exported graph, from its record; raises ValueError if the record is invalid."""
+        """The `GraphInput` of an exported graph, from its record; raises ValueError if the record is invalid."""
         raise NotImplementedError
 
 

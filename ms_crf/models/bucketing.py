@@ -1,6 +1,6 @@
 """Buckets: batches of sentences of similar length, with few different shapes and little padding.
 
-Every sentence is in a batch, and no sentence is cut.
+No sentence is cut or left out.
 """
 
 import threading

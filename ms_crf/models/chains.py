@@ -261,6 +261,6 @@ def token_entropies(decoder: ChainDecoder, sentences: Sequence[list[str]]) -> li
         posteriors = batch.posteriors()                                             # (L, B, K)
         entropies = -(posteriors * np.log(np.maximum(posteriors, _TINY))).sum(2)
         for row, (index, length) in enumerate(zip(part.indices.tolist(), part.lengths.tolist())):
-            results[index] = Uncertainty([names[state] for state in states[:length, row]],
-                                                 float(confidences[row]), float(entropies[:length, row].mean()))
+            results[index] = Uncertainty([names[state] for state in states[:length, row]], float(confidences[row]),
+                                         float(entropies[:length, row].mean()))
     return [results[index] for index in range(len(sentences))]

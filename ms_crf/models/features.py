@@ -250,11 +250,11 @@ class FeatureKind(Kind):
 
     @classmethod
     def exported(cls, run: Run, output: str) -> tuple[_GraphInput, _FeatureExportCell]:
-        """The inputs of the exported graph of a run, and the cell to export."""
+        """The `GraphInput` of the exported graph of a run, and the cell to export."""
         vocabulary, network = cls.load_network(run)
         return _GraphInput(cls, vocabulary), _FeatureExportCell(network, output)
 
     @classmethod
     def graph_input(cls, record: dict[str, Any]) -> _GraphInput:
-        """The inputs of an exported graph, from its record; raises ValueError if the record is invalid."""
+        """The `GraphInput` of an exported graph, from its record; raises ValueError if the record is invalid."""
         return _GraphInput(cls, FeatureTags.from_json(record, closed=False))

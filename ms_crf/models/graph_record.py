@@ -224,7 +224,7 @@ def _static(value: object) -> Fault | None:
 class GraphRecord:
     """The fields of the record of every graph; each model type adds its own."""
 
-    format: int = checked(choices=(FORMAT,), advice='another version of ms_crf wrote this file, export again')
+    format: int = checked(choices=(FORMAT,), advice='it was written by another version of ms_crf, export again')
     scheme: str = checked(choices=SCHEMES)
     found_scheme: str = checked(choices=SCHEMES)
     written_scheme: str = checked(None, choices=SCHEMES)

@@ -194,13 +194,13 @@ class EncoderKind(Kind):
 
     @classmethod
     def exported(cls, run: Run, output: str) -> tuple[SubwordGraphInput, SubwordExportCell]:
-        """The inputs of the exported graph of a run, and the cell to export."""
+        """The `GraphInput` of the exported graph of a run, and the cell to export."""
         vocabulary, files, network = load_network(run)
         return SubwordGraphInput(vocabulary, files.tokenizer, files.sizes.longest), SubwordExportCell(network, output)
 
     @classmethod
     def graph_input(cls, record: dict[str, Any]) -> SubwordGraphInput:
-        """The inputs of an exported graph, from its record; raises ValueError if the record is invalid."""
+        """The `GraphInput` of an exported graph, from its record; raises ValueError if the record is invalid."""
         loaded = load_record(EncoderGraphRecord, record)
         graph_input = SubwordGraphInput(Tags.from_json(record, closed=False), tokenizer_of(loaded.tokenizer),
                                         loaded.longest)

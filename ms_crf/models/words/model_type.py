@@ -171,14 +171,14 @@ class WordKind(Kind):
 
     @classmethod
     def exported(cls, run: Run, output: str) -> tuple[WordGraphInput, WordExportCell]:
-        """The inputs of the exported graph of a run, and the cell to export."""
+        """The `GraphInput` of the exported graph of a run, and the cell to export."""
         vocabulary, network = load_network(run)
         cell = WordExportCell if network.with_characters else CharacterlessExportCell
         return WordGraphInput(vocabulary, network.with_characters), cell(network, output)
 
     @classmethod
     def graph_input(cls, record: dict[str, Any]) -> WordGraphInput:
-        """The inputs of an exported graph, from its record; raises ValueError if the record is invalid."""
+        """The `GraphInput` of an exported graph, from its record; raises ValueError if the record is invalid."""
         load_record(WordGraphIds, record)
         names = [tensor.get('name') for tensor in record['inputs'] if isinstance(tensor, dict)]
         return WordGraphInput(Vocabulary.from_json(record, closed=False), 'spellings' in names)
