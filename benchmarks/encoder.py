@@ -27,7 +27,7 @@ ROWS = 32
 def ours(files, encoded):
     """A function that gives the vectors of all pieces."""
     from ms_crf.models.encoder.learner import Reader
-    from ms_crf.models.encoder.model import build_encoder
+    from ms_crf.models.encoder.model_type import build_encoder
 
     reader = Reader(build_encoder(files.sizes, files.weights()))
     return lambda: reader.vectors(encoded)

@@ -1,4 +1,4 @@
-"""Layer 8: the kinds of model, a folder each, and what they share: batches, compiled graphs, exported graphs.
+"""Layer 8: the model types, one folder for each, and their common parts: batches, compiled graphs and exported graphs.
 
-It knows the chain, the cells and text, and nothing of commands.
+It may know the CRF, the network cells and text, but not the commands.
 """

@@ -1,6 +1,6 @@
-"""What every model type offers to training, tagging, export and comparison: protocols, tags, and their registration.
+"""The interface of a model type for training, tagging, export and comparison: protocols, tags and registration.
 
-The protocols never ask which type a model has. The table of model types is `ms_crf.runs.model_types`.
+The protocols do not depend on any model type. The table of all model types is in `ms_crf.runs.model_types`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,29 +21,29 @@ from ms_crf.text.schemes import OPEN, completions
 
 import numpy as np
 
-if TYPE_CHECKING:                # at run time they would start MindSpore
-    from ms_crf.models.graphs import GraphInput, Served
+if TYPE_CHECKING:                # at run time these imports would start MindSpore
+    from ms_crf.models.graphs import ExportCell, GraphInput
 
     from mindspore import nn
 
-# What can be asked of a model that tags.
-PATHS = 'paths'                # the best tags
-CONFIDENCES = 'confidences'    # these, and what the posteriors say of them
-NBEST = 'nbest'                # the n best taggings
-EMISSIONS = 'emissions'        # score and history, for a walk back elsewhere; of exported graphs
+# The tasks of a decoder, and the outputs of an exported graph.
+PATHS = 'paths'                # the best path of each sentence
+CONFIDENCES = 'confidences'    # the best paths and the posteriors of their tags
+NBEST = 'nbest'                # the n best paths
+EMISSIONS = 'emissions'        # score and history for the back-trace in another program; only of exported graphs
 
-MOST_NBEST = 1000              # taggings of a sentence that can be asked for; memory and time grow with them
+MOST_NBEST = 1000              # largest number of best paths of a sentence; memory and time grow with this number
 
-#: is called with length, rows and seconds after a graph was compiled
+#: a function that is called with length, rows and seconds after a graph was compiled
 Compiled = Callable[[int, int, float], object]
-#: of the sentences that one `Decoder` encodes
+#: the type of encoded sentences, different for each `Decoder`
 E = TypeVar('E', bound='Encoded')
 T = TypeVar('T', bound='Tags')
 K = TypeVar('K', bound='type[Kind]')
 
 
 def tag_names(tags: list[str]) -> Fault | None:
-    """What is wrong with the tags of a record, or None."""
+    """The error in the list of tags of a record, or None if the list is valid."""
     if (odd := half_of_pair(tags)) is not None:
         return 'Unicode', f'half of a pair of surrogates in {odd!a}'
     return distinct_strings(tags) if tags else ('a list of at least one', 'none')
@@ -51,21 +51,22 @@ def tag_names(tags: list[str]) -> Fault | None:
 
 @dataclass(kw_only=True)
 class TagsRecord:
-    """What vocab.json holds of `Tags`."""
+    """The fields of `Tags` in vocab.json."""
 
     tags: list[str] = checked(must=tag_names)
     of_characters: bool
 
 
 class Tags:
-    """The tags of a model, their ids counted from 0.
+    """The tags of a model; their ids begin at 0.
 
     Args:
         tags: strings.
-        of_characters: whether it was trained on single characters.
+        of_characters: whether the tokens of the training text are mostly single characters.
 
     Attributes:
-        record: of the class, a dataclass of what vocab.json holds, by the names of its arguments and attributes.
+        record: class attribute: a dataclass with the fields of vocab.json. Its field names are the names of the
+            arguments and of the attributes.
     """
 
     record: ClassVar[type] = TagsRecord
@@ -75,14 +76,14 @@ class Tags:
         self._tag_ids = {tag: index for index, tag in enumerate(self.tags)}
 
     def gold(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """What a model learns of the tags of sentences, as its head takes them.
+        """The gold tags of sentences as ids, in the form that the head of a network takes.
 
         Args:
-            sentences: lists of tags, of which some may be open, see `ms_crf.text.partial`.
+            sentences: lists of tags; tags may be open (unknown or partly known), see `ms_crf.text.partial`.
 
         Returns:
-            For each sentence the ids of its tags (tokens,) int32, -1 where any tag may stand. If there are tokens of
-            which some tags are in question, and others not, then (tokens, tags) bool of all sentences: which may stand.
+            For each sentence an array (tokens,) int32: the ids of its tags, -1 for a token that may have any tag. If
+            some token may have several tags but not all, an array (tokens, tags) bool instead: the allowed tags.
         """
         ids = {**self._tag_ids, OPEN: -1}
         distinct = dict.fromkeys(tag for tags in sentences for tag in tags)
@@ -91,7 +92,7 @@ class Tags:
         return self.sets(sentences)
 
     def sets(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """Which tags the tokens of sentences may have: for each sentence (tokens, tags) bool."""
+        """The tags that each token may have: an array (tokens, tags) bool for each sentence."""
         rows = {}
         for tag in dict.fromkeys(tag for tags in sentences for tag in tags):
             rows[tag] = np.zeros(len(self.tags), bool)
@@ -99,17 +100,25 @@ class Tags:
         return [np.array([rows[tag] for tag in tags]).reshape(len(tags), len(self.tags)) for tags in sentences]
 
     def to_json(self) -> dict:
-        """What vocab.json is to hold."""
+        """The content of vocab.json."""
         return {entry.name: getattr(self, entry.name) for entry in fields(self.record)}
 
     @classmethod
     def from_json(cls: type[T], record: object, closed: bool = True) -> T:
-        """Raises ValueError if the record is not what `to_json` gave, or is not closed and lacks some of that."""
+        """An object from the content of vocab.json.
+
+        Args:
+            record: the result of `to_json`, or a larger dict.
+            closed: whether fields that `to_json` does not write are invalid.
+
+        Raises:
+            ValueError: the record is invalid.
+        """
         return cls(**vars(load_record(cls.record, record, closed)))
 
 
 class SentenceError(OptionError):
-    """A sentence that the model can't take; `index` says which, from 0, of all that it was asked to tag."""
+    """An error for a sentence that the model cannot take; `index` is the index of the sentence in the input, from 0."""
 
     def __init__(self, index: int, reason: str) -> None:
         super().__init__(f'sentence {index}: {reason}')
@@ -117,105 +126,110 @@ class SentenceError(OptionError):
 
 
 class Encoded(Protocol):
-    """Sentences as a model reads them."""
+    """Sentences in the form that a decoder takes."""
 
     @property
     def lengths(self) -> np.ndarray:
-        """(sentences,) tokens of each."""
+        """The number of tokens of each sentence: (sentences,)."""
 
 
 class Decoder(Protocol[E]):
-    """A model that tags."""
+    """The interface of a model that tags sentences."""
 
     @property
     def tasks(self) -> frozenset[str]:
-        """The tasks that it can do, of PATHS, CONFIDENCES and NBEST."""
+        """The supported tasks: some of PATHS, CONFIDENCES and NBEST."""
 
     @property
     def runs_graphs(self) -> bool:
-        """Whether it computes in compiled graphs, in which threads have to take turns."""
+        """Whether the decoder runs compiled graphs; threads must not run graphs at the same time."""
 
     @property
     def vocabulary(self) -> Tags:
-        """Its tags."""
+        """The tags."""
 
     def encode(self, sentences: Sequence[list[str]]) -> E:
-        """Lists of tokens, none of them empty, as `run` takes them."""
+        """Converts non-empty lists of tokens to the input of `run`."""
 
     def run(self, encoded: E, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-        """Tags sentences, batch by batch.
+        """Tags sentences in batches.
 
         Args:
-            encoded: what `encode` returned.
+            encoded: the result of `encode`.
             task: one of `tasks`.
-            count: how many best paths; fewer come where the longest sentence of a batch has fewer.
+            count: number of best paths, for 'nbest'. A batch has fewer if its longest sentence has fewer paths.
 
         Yields:
-            indices of the sentences of a batch, and arrays, whose first rows are these sentences: of 'paths' the
-            best paths (B, L) and their scores (B,); of 'confidences' also the posterior of each tag of the paths
-            (B, L), and that of every tag given the path's tag before it (B, L, K); of 'nbest' paths (B, n, L) and
-            scores (B, n), these two of the first path, and the normaliser (B,).
+            The indices of the sentences of a batch, and a list of arrays whose first rows are these sentences:
+            'paths': the best paths (B, L) and their scores (B,).
+            'confidences': also the posterior of each tag of the best path (B, L), and the posterior of every tag
+                given the previous tag of the path (B, L, K).
+            'nbest': paths (B, n, L), scores (B, n), both posteriors of the first path, and the normalizer (B,).
         """
 
 
 class Learner(Protocol):
-    """The corpora of a run as a model type reads them, and the model that is learned from them."""
+    """The interface of a model type in training: the encoded corpora, and the model that is trained with them."""
 
     @property
     def vocabulary(self) -> Tags:
-        """Its tags, and whatever else vocab.json is to hold: `to_json()` returns it."""
+        """The tags and the rest of vocab.json; `to_json()` returns the content of vocab.json."""
 
     @property
     def encoded(self) -> Mapping[str, Encoded]:
-        """'train', 'dev' and perhaps 'test' as the decoder reads them."""
+        """The encoded sentences of 'train', 'dev' and, if there is a test file, 'test'."""
 
     def record(self) -> dict[str, Any]:
-        """What config.json says of the model next to its type, such as checksums of the files that it was made from."""
+        """The fields of the model in config.json except its type, such as the checksums of files."""
 
     def fill(self, folder: Path) -> None:
-        """Puts further files into a new run directory; may raise OSError."""
+        """Writes further files of the model into a new run directory; may raise OSError."""
 
     def decoder(self, network: 'nn.Cell', compiled: Compiled | None) -> Decoder:
-        """What tags with a network; `compiled` is called after a graph was compiled.
+        """A decoder that tags with `network`; `compiled` is called after each compilation of a graph.
 
-        A model type that is not trained in steps is given None and None.
+        Both arguments are None for a model type that is not trained in steps.
         """
 
 
 class StepLearner(Learner, Protocol):
-    """A model that is trained in steps, each on a batch of one of few shapes."""
+    """The interface of a model type that is trained in steps: a batch for each step, with few different shapes."""
 
     def network(self) -> 'nn.Cell':
-        """A new network with its first weights.
+        """A new network with its initial weights.
 
-        It is a cell with `widths`, of each place where values are dropped in training, the input first, and a `head`.
-        Called with the arrays of a batch, and with a tensor for each of these places that the values there are
-        multiplied with, it returns the loss.
+        The network is a cell with `head`, a `Head` such as `CRF`, and `widths`, the sizes of the vectors to which
+        dropout is applied; the first is the input of the network. Training calls the cell with the arrays of a batch
+        and one dropout mask for each of `widths`; the cell returns the loss. Optional attributes and methods:
 
-        If it has a `row_table`, a Parameter, only the rows of it that a batch names are read and updated: the first
-        array of a batch holds their ids, each once but for padding, and the cell is called with the rows themselves in
-        place of the ids. If it has `pretrained_params()`, these learn at a rate of their own. If its type has `parts`,
-        the method `parts()` gives the Parameters of each by name. If it has `tag_bias`, a Parameter (tags,) that
-        is added to the scores of tags at each position, the option `balance` shifts its entry of O when the training
-        is done.
+        - `row_table`: a Parameter. A step reads and updates only the rows that its batch names. The first array of a
+          batch holds their ids: each id once, then padding. The cell is called with the rows instead of the ids.
+        - `pretrained_params()`: Parameters with a learning rate of their own.
+        - `parts()`: the Parameters of each part by name, if the model type has `parts`.
+        - `tag_bias`: a Parameter (tags,) that is added to the tag scores at each position. The option `balance` shifts
+          the entry of O after training.
         """
 
     def plan(self, generator: np.random.Generator) -> list[tuple]:
-        """The batches of an epoch, each a tuple of its shape, which begins with length and rows, the indices of its
-        sentences, and whatever else `batch` takes."""
+        """The batches of an epoch.
+
+        Each batch is a tuple: its shape, the indices of its sentences, and any further arguments of `batch`. The shape
+        begins with length and rows.
+        """
 
     def batch(self, shape: Any, indices: np.ndarray, *others: Any) -> Iterable[np.ndarray]:
-        """The arrays of a step, from what `plan` returned of it."""
+        """The arrays of a step; the arguments are a tuple from `plan`."""
 
 
 class Kind:
-    """A model type, to be subclassed and given to `register`; it has class methods only.
+    """The base class of a model type: subclass it and pass the class to `register`. All methods are class methods.
 
     Attributes:
-        name: in config.json, and in the `Options` of a training.
-        uses_mindspore: whether it computes with MindSpore, and so on a device.
-        in_steps: whether it is trained in steps: its learner is a `StepLearner`.
-        options: names of the `Options` that have an effect with it, next to those that every training in steps has.
+        name: name of the model type in config.json and in the `Options` of a training.
+        uses_mindspore: whether the model computes with MindSpore, and so on a device.
+        in_steps: whether the model is trained in steps; then its learner is a `StepLearner`.
+        options: names of the `Options` that the model uses; the general options of training in steps are always
+            allowed.
     """
 
     name: ClassVar[str]
@@ -225,78 +239,82 @@ class Kind:
 
     @classmethod
     def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: SavedRun | None = None) -> Learner:
-        """What a training begins or resumes with.
+        """The learner of a new or resumed training.
 
         Args:
-            options: of the training.
-            corpora: its sentences, in one scheme.
-            watcher: is told what is read.
-            run: the run that is resumed; None for a new one.
+            options: options of the training.
+            corpora: the sentences, all in one tag scheme.
+            watcher: receives messages about the files that are read.
+            run: the run to resume; None for a new training.
         """
         raise NotImplementedError
 
     @classmethod
-    def shape(cls, run: SavedRun, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options, by name, of a training that begins with a run of this type: those that shape the network.
+    def shape(cls, run: SavedRun, user_options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that a training takes from its base run: the options that determine the shape of the network.
 
-        A type that writes it takes the run that `options.init` names in `learner`, which then makes networks with the
-        weights of that run.
+        A model type that overrides this method must support `options.init` in `learner`: the learner creates networks
+        with the weights of that base run.
 
         Args:
-            run: to begin with.
-            given: the options that were named for the training, and their values.
+            run: the base run, of this model type.
+            user_options: the options that the user set for the training, and their values.
         """
-        raise CorpusError(run.path, None, f'expected a run that a training can begin with, got one of {cls.name}, '
-                                          f'whose kind has no {argument("init")}')
+        raise CorpusError(run.path, None, f'expected a run of a model type that supports {argument("init")}, '
+                                          f'got a run of {cls.name}')
 
     @classmethod
     def parts(cls, options: Options) -> tuple[str, ...]:
-        """What the option `freeze` may name: parts of the network of these options, see `StepLearner.network`."""
+        """The names that the option `freeze` accepts: the parts of a network with these options.
+
+        See `StepLearner.network`.
+        """
         return ()
 
     @classmethod
     def check_config(cls, config: dict[str, Any]) -> None:
-        """Raises ValueError unless what `Learner.record` put into config.json is there and valid."""
+        """Raises ValueError if a field that `Learner.record` wrote into config.json is missing or invalid."""
 
     @classmethod
     def load(cls, run: SavedRun, compiled: Compiled | None = None) -> Decoder:
-        """What tags with the model of a run; raises CorpusError if something of the run is damaged."""
+        """A decoder with the model of a run; raises CorpusError if a file of the run is damaged."""
         raise NotImplementedError
 
     @classmethod
-    def exported(cls, run: SavedRun, output: str) -> tuple['GraphInput', 'Served']:
-        """What makes the inputs of the graph of a run, and the cell to export.
+    def exported(cls, run: SavedRun, output: str) -> tuple['GraphInput', 'ExportCell']:
+        """The `GraphInput` of the exported graph of a run, and the cell to export.
 
         Args:
-            run: to export.
+            run: the run to export.
             output: PATHS, CONFIDENCES or EMISSIONS.
         """
-        raise CorpusError(run.path, None, f'expected a run of a network, got one of {cls.name}, which is no graph')
+        raise CorpusError(run.path, None, f'expected a run of a neural network, got a run of {cls.name}, '
+                                          'which has no graph to export')
 
     @classmethod
     def graph_input(cls, record: dict[str, Any]) -> 'GraphInput':
-        """What makes the inputs of a graph, from its record; raises ValueError if it is not of this type."""
+        """The `GraphInput` of an exported graph, from its record; raises ValueError if the record is invalid."""
         raise NotImplementedError
 
 
 def register(kind: K) -> K:
-    """Makes a model type known by its name, for options and run directories; a decorator of its class.
+    """Registers a model type under its name, for options and run directories; a class decorator.
 
     Raises:
-        ValueError: the name is taken, or the options of the type are no options of a training.
+        ValueError: the name is taken, or `options` of the model type has a name that is not in `Options`.
     """
     if kind.name in model_types.TYPES:
-        raise ValueError(f'{kind.__name__}.name must be a new one, got {kind.name!r}, which is there already')
-    strange = sorted({*kind.options} - {entry.name for entry in fields(Options)})
-    if strange:
-        raise ValueError(f'options of the model {kind.name} must be those of training, got {strange[0]!r}')
+        raise ValueError(f'{kind.__name__}.name must be a new name, got {kind.name!r}, which is already registered')
+    unknown = sorted({*kind.options} - {entry.name for entry in fields(Options)})
+    if unknown:
+        raise ValueError(f'options of the model type {kind.name} must be options of training, got {unknown[0]!r}')
     model_types.add(ModelType(kind.name, kind.name, kind, effects=frozenset([*STEP_OPTIONS, *kind.options]),
                               custom=True))
     return kind
 
 
 def kind_of(options: Options) -> 'type[Kind]':
-    """The model type that options ask for."""
+    """The model type that the options select."""
     return cast('type[Kind]', model_types.chosen(options.model, options).load())
 
 
@@ -306,6 +324,6 @@ def kind_of_run(run: SavedRun) -> 'type[Kind]':
 
 
 def kind_of_graph(record: dict[str, Any]) -> 'type[Kind] | None':
-    """The model type of an exported graph by the record next to it; None if it is unknown."""
+    """The model type of an exported graph, from its record; None if the model type is unknown."""
     row = model_types.of_graph(record)
     return None if row is None else cast('type[Kind]', row.load())

@@ -1,4 +1,4 @@
-"""Sentences in buckets of similar length, so that few shapes are compiled and little is padded.
+"""Buckets: batches of sentences of similar length, with few different shapes and little padding.
 
 No sentence is cut or left out.
 """
@@ -9,74 +9,74 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-if TYPE_CHECKING:                # which imports this module
+if TYPE_CHECKING:                # `learning` imports this module
     from ms_crf.models.learning import Corpus
 
 S = TypeVar('S', bound='Shape')
 
-BUCKET_COST = 8000         # padded tokens an epoch that a bucket must save to be worth its compilation
-TAGGING_COST = 200_000     # the same for tagging, in all text so far: 0.8 s to compile, 3 to 4 µs a padded token
-ROOM = 512                 # buckets for longer sentences have fewer rows, so that memory stays bounded
+BUCKET_COST = 8000         # padded tokens per epoch that a bucket must save to be worth its compilation
+TAGGING_COST = 200_000     # the same for tagging, in all text so far: 0.8 s to compile, 3 to 4 µs for a padded token
+ROOM = 512                 # batches of longer sentences have fewer rows, so that memory stays bounded
 TAGGING_ROOM = 128         # the same for tagging, where a batch has more rows
 
 
 class Shape(Protocol):
-    """The shape of batches."""
+    """The shape of a batch."""
 
     @property
     def length(self) -> int:
-        """Of the longest sentence that fits."""
+        """The length to which sentences are padded."""
 
     @property
     def rows(self) -> int:
-        """How many sentences fit."""
+        """The number of sentences."""
 
 
 class RowShape(NamedTuple):
-    """Of a bucket's batches."""
+    """The shape of the batches of a bucket."""
 
     length: int
     rows: int
 
 
 def row_shapes(sizes: np.ndarray, batch_size: int) -> list[RowShape]:
-    """Shapes for sentences of these sizes, shortest first."""
+    """The shapes of batches for sentences of these sizes, shortest first."""
     return [RowShape(length, max(1, min(batch_size, batch_size * ROOM // length))) for length in bucket_lengths(sizes)]
 
 
 def cut_rows(shape: S, indices: np.ndarray) -> list[tuple[S, np.ndarray]]:
-    """Batches (shape, indices of sentences) of as many sentences as there are rows."""
+    """Batches (shape, indices of sentences) of `shape.rows` sentences each; the last may have fewer."""
     return [(shape, indices[first:first + shape.rows]) for first in range(0, len(indices), shape.rows)]
 
 
 def bucket_lengths(lengths: np.ndarray) -> list[int]:
-    """The lengths to pad to in training: as many as are worth compiling, chosen so that padding is least.
+    """The lengths of the buckets of a training, chosen to minimise padding plus the cost of compilation.
 
     Args:
-        lengths: of all sentences.
+        lengths: lengths of all sentences.
     """
     distinct, counts = np.unique(lengths, return_counts=True)
     return buckets(distinct.tolist(), counts, BUCKET_COST)
 
 
 def buckets(lengths: list[int], counts: np.ndarray, cost: int, compiled: Iterable[int] = ()) -> list[int]:
-    """Which of some lengths to pad to, so that padded tokens and the cost of each length are least together.
+    """The lengths of buckets that minimise the padded tokens plus the cost of all lengths.
 
     Args:
-        lengths: in ascending order.
-        counts: how many sentences there are of each.
-        cost: of one more length, in padded tokens.
-        compiled: lengths that cost nothing.
+        lengths: the possible lengths, in ascending order.
+        counts: number of sentences of each length.
+        cost: cost of another length, in padded tokens.
+        compiled: lengths without cost, because their graphs are compiled already.
 
     Returns:
-        The lengths that are chosen, in ascending order.
+        The chosen lengths, in ascending order.
     """
     compiled = set(compiled)
     by_length = dict.fromkeys(compiled, 0)
     by_length.update(zip(lengths, counts.tolist()))
     lengths = sorted(by_length)
     below = np.cumsum([0, *(by_length[length] for length in lengths)]).tolist()
-    # least[j]: cost of putting the j shortest lengths into buckets, the last of which begins at last[j].
+    # least[j]: lowest cost of buckets for the j shortest lengths. The last bucket begins at last[j].
     least, last = [0], [0]
     for end, length in enumerate(lengths, 1):
         costs = [least[start] + length * (below[end] - below[start]) for start in range(end)]
@@ -92,13 +92,13 @@ def buckets(lengths: list[int], counts: np.ndarray, cost: int, compiled: Iterabl
 
 def plan(shapes: Sequence[S], lengths: np.ndarray, cut: Callable[[S, np.ndarray], list[tuple[S, np.ndarray]]],
          generator: np.random.Generator | None = None) -> list[tuple[S, np.ndarray]]:
-    """(shape, indices of sentences) of every batch: in random order, or the shortest sentences first.
+    """(shape, indices of sentences) of all batches: in random order, or shortest sentences first.
 
     Args:
-        shapes: shortest first, that all sentences fit into.
-        lengths: of the sentences; those of length 0 are in no batch.
-        cut: a function of a shape and the sentences that fit into it, to their batches (shape, indices).
-        generator: of the random order; None for the shortest first.
+        shapes: shapes for all sentences, shortest first.
+        lengths: lengths of the sentences; sentences of length 0 are in no batch.
+        cut: function that divides the sentences of a shape into batches (shape, indices).
+        generator: random generator for the order of sentences and batches; None for shortest first.
     """
     batches: list[tuple[S, np.ndarray]] = []
     shorter = 0
@@ -116,11 +116,11 @@ def plan(shapes: Sequence[S], lengths: np.ndarray, cut: Callable[[S, np.ndarray]
 
 
 class TokenBatch(NamedTuple):
-    """Sentences side by side, as training, tagging and exported graphs have them."""
+    """The arrays of a batch of sentences, for training, tagging and exported graphs."""
 
-    values: np.ndarray         # (length, rows, ...) int32, what the model knows of each token
-    lengths: np.ndarray        # (rows,) int32, 0 where there is no sentence
-    tags: np.ndarray           # (length, rows) int32 ids, 0 where there are none; or (length, rows, tags) bool
+    values: np.ndarray         # (length, rows, ...) int32, the input of the model for each token
+    lengths: np.ndarray        # (rows,) int32, 0 for rows without a sentence
+    tags: np.ndarray           # (length, rows) int32 ids, 0 for padding; or (length, rows, tags) bool
 
 
 def token_batch(encoded: 'Corpus', values: Sequence[np.ndarray], shape: tuple[int, int], indices: np.ndarray,
@@ -128,11 +128,11 @@ def token_batch(encoded: 'Corpus', values: Sequence[np.ndarray], shape: tuple[in
     """The batch of some sentences.
 
     Args:
-        encoded: the corpus: `lengths` of all sentences, and `tags`, for each what `Tags.gold` gave, or None.
-        values: for each sentence what is known of its tokens, (tokens, ...).
-        shape: (length, rows) that the sentences fit into.
-        indices: of the sentences.
-        filler: what stands behind a sentence's end in place of values.
+        encoded: the corpus: `lengths` of all sentences, and `tags`, the result of `Tags.gold` or None.
+        values: the input of the model for the tokens of each sentence: arrays (tokens, ...).
+        shape: (length, rows) of the batch.
+        indices: indices of the sentences.
+        filler: the value of padding.
     """
     length, rows = shape
     lengths = np.zeros(rows, np.int32)
@@ -150,30 +150,30 @@ def token_batch(encoded: 'Corpus', values: Sequence[np.ndarray], shape: tuple[in
 
 
 def spread(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For rows of these lengths, one after the other: the row of each item, and its position there."""
+    """The row of each item and its position in the row, for consecutive rows with the lengths `lengths`."""
     row = np.repeat(np.arange(len(lengths)), lengths)
     return row, np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
 class TaggingShapes:
-    """Shapes of batches for text that is not known beforehand: few at first, more as they turn out to be worth it.
+    """Shapes of batches for text that is not known in advance: few at first, more as they save enough padding.
 
     Args:
-        rows: of a batch.
+        rows: number of rows of a batch.
     """
 
     def __init__(self, rows: int) -> None:
         self.rows, self._lock = rows, threading.Lock()
         self.lengths: list[int] = []
-        self._seen = np.zeros(1, np.int64)       # how many sentences there were of each rung
+        self._seen = np.zeros(1, np.int64)       # number of sentences of each rung so far
 
     def plan(self, lengths: np.ndarray) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
-        """((length, rows), indices of sentences) of every batch, the shortest sentences first.
+        """((length, rows), indices of sentences) of all batches, shortest sentences first.
 
         Args:
-            lengths: of all sentences.
+            lengths: lengths of all sentences.
         """
-        with self._lock:                         # several threads may tag, each after its own plan
+        with self._lock:                         # several threads may plan and tag at the same time
             self._learn(lengths)
             sizes = self.lengths
         order = np.argsort(lengths, kind='stable')
@@ -182,16 +182,17 @@ class TaggingShapes:
         for length, end in zip(sizes, ends):
             rows = max(1, min(self.rows, self.rows * TAGGING_ROOM // length))
             left = (end - first) % rows
-            if end < ends[-1] and left < rows / 2:               # a batch that would be mostly filler
+            if end < ends[-1] and left < rows / 2:               # a batch of mostly padding: use the next length
                 end -= left
             for start in range(first, end, rows):
                 yield (length, rows), order[start:min(start + rows, end)]
             first = end
 
     def _learn(self, lengths: np.ndarray) -> None:
+        """Adds lengths that are worth compiling, after counting the lengths of new sentences."""
         longest = int(lengths.max())
         if not self.lengths or longest > self.lengths[-1]:
-            # A coarse step, for the next may be a little longer.
+            # A coarse step, because the next text may have slightly longer sentences.
             self.lengths = [*self.lengths, rung(longest, 3)]
         counts = np.bincount([rung(length) for length in lengths.tolist()], minlength=len(self._seen))
         counts[:len(self._seen)] += self._seen
@@ -201,11 +202,11 @@ class TaggingShapes:
 
 
 def rung(length: int, steps: int = 8) -> int:
-    """The least step of a ladder that a length fits into: 8, 16, ... 64, 80, ... 128, 160, ...
+    """The smallest of a series of lengths that holds `length`: 8, 16, ... 64, 80, ... 128, 160, ...
 
     Args:
-        length: from 1.
-        steps: how many of 8 there are before they become twice as long, and again; with 3: 16, 24, 32, 48, 64, 96, ...
+        length: at least 1.
+        steps: number of steps of equal size before the step size doubles; with 3: 16, 24, 32, 48, 64, 96, ...
     """
     step = 8
     while length > steps * step:

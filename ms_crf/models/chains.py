@@ -1,13 +1,13 @@
-"""A model as a chain on the host: the scores of its paths, its best temperature, and how uncertain it is.
+"""A model as a chain in NumPy: scores of paths, fitting of the temperature, and uncertainty of sentences.
 
-A temperature makes confidences believable: all scores of a model are divided by it. Above 1 it makes posteriors less
-sure, below 1 surer; the best tags stay the best. It is fitted on sentences that the model was not trained on, by the
-likelihood of their gold tags. As a function of 1 / T the log likelihood is concave, so that a bounded search finds the
-best one.
+A temperature calibrates confidences: all scores of a model are divided by the temperature. Above 1 confidences become
+lower, below 1 higher; the best paths stay the same. The temperature is fitted on sentences that the model was not
+trained on, so that the likelihood of their gold tags is largest. The log likelihood is a concave function of 1 / T,
+and a bounded search finds the maximum.
 
-Measures of uncertainty are those of active learning (Settles & Craven 2008):
-least-confidence  1 - P(y | x) of the best tags y; long sentences are less sure than short ones
-mnlp              -log P(y | x) / L: the same for a token of its L, the maximum normalised log probability of
+The measures of uncertainty are measures of active learning (Settles & Craven 2008):
+least-confidence  1 - P(y | x) for the best path y; long sentences get higher values than short ones
+mnlp              -log P(y | x) / L for a sentence of L tokens, the negated maximum normalised log probability of
                   Shen et al. 2017
 token-entropy     the mean over tokens of -sum_k P(y_t = k | x) log P(y_t = k | x), in nats
 """
@@ -25,16 +25,16 @@ from ms_crf.models.base import CONFIDENCES, PATHS, Decoder, E, Encoded
 import numpy as np
 
 SCORES, LOGARITHMS, NOTHING = 'scores', 'log probabilities', 'nothing'
-FORBIDDEN = -1e4               # the score of what constraints forbid, as in the layer
+FORBIDDEN = -1e4               # the score of a forbidden transition, as in the CRF layer
 
 
 class Chain(NamedTuple):
-    """What a path of tags gets beside the scores of its tags; all 0 where tags don't depend on each other.
+    """The scores that a path gets in addition to its emissions; all 0 if tags do not depend on each other.
 
     Attributes:
-        transitions, start, end: (K, K), (K,), (K,), as they were learned.
-        allowed: what a tag scheme allows, or None for everything.
-        means: what these are: SCORES, LOGARITHMS of probabilities, or NOTHING.
+        transitions, start, end: (K, K), (K,), (K,), as learned, without constraints.
+        allowed: the constraints of a tag scheme, or None if everything is allowed.
+        means: the meaning of the scores: SCORES, LOGARITHMS of probabilities, or NOTHING.
     """
 
     transitions: np.ndarray
@@ -44,7 +44,7 @@ class Chain(NamedTuple):
     means: str
 
     def tempered(self, temperature: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(start, transitions, end) divided by a temperature, with what is forbidden."""
+        """(start, transitions, end) divided by a temperature, with FORBIDDEN where constraints forbid a transition."""
         tables = []
         for name in ('start', 'transitions', 'end'):
             scores = getattr(self, name).astype(np.float64) / temperature
@@ -54,77 +54,82 @@ class Chain(NamedTuple):
 
 @runtime_checkable
 class ChainDecoder(Decoder[E], Protocol[E]):
-    """A decoder that may be a chain."""
+    """A decoder whose scores may form a chain."""
 
     def chain(self) -> Chain | None:
-        """What its paths get beside the scores of tags; None if it is no chain."""
+        """The scores that a path gets in addition to its emissions; None if the model is not a chain."""
 
     def emissions(self, encoded: E) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-        """Scores of each tag at each position.
+        """The score of each tag at each position.
 
         Args:
-            encoded: what `encode` gave.
+            encoded: the result of `encode`.
 
         Yields:
-            indices of the sentences of a batch, and for each of them an array (length, K).
+            The indices of the sentences of a batch, and an array (length, K) for each sentence.
         """
 
 
-LOWEST, HIGHEST = 0.05, 20.0
-_CLOSE = 1e-4                  # to the best, as a share of it
+LOWEST, HIGHEST = 0.05, 20.0   # bounds of a fitted temperature
+_TOLERANCE = 1e-4              # of the logarithm of the temperature
 
 
 class FittedTemperature(NamedTuple):
-    """A temperature, and what it is worth on the sentences that it was fitted on."""
+    """A fitted temperature, and the log likelihood with and without it."""
 
     temperature: float
-    before: float              # mean negative log likelihood of a token's gold tag at temperature 1,
-    after: float               # and at this one
-    sentences: int             # that it was fitted on
-    left_out: int              # whose gold tags the model can not give
+    before: float              # negative log likelihood of the gold tags per token, at temperature 1
+    after: float               # negative log likelihood of the gold tags per token, at the fitted temperature
+    sentences: int             # number of sentences on which the temperature was fitted
+    left_out: int              # number of sentences whose gold tags the model cannot predict
 
 
-class _Batch(NamedTuple):
+class HostBatch(NamedTuple):
+    """Emissions of some sentences in NumPy arrays."""
+
     emissions: np.ndarray      # (positions, K)
-    lengths: np.ndarray        # (B,), falling
-    indices: np.ndarray        # (B,), of the sentences
+    lengths: np.ndarray        # (B,), in descending order
+    indices: np.ndarray        # (B,) indices of the sentences
 
     def at(self, chain: Chain, temperature: float) -> SequenceBatch:
+        """The batch with all scores divided by a temperature."""
         start, transitions, end = chain.tempered(temperature)
         return SequenceBatch(start, transitions, end, self.emissions / temperature, self.lengths, self.indices)
 
 
-def host_batches(decoder: ChainDecoder, encoded: Encoded) -> Iterator[_Batch]:
-    found = {index: array.astype(np.float64) for indices, arrays in decoder.emissions(encoded)
-             for index, array in zip(indices.tolist(), arrays)}
+def host_batches(decoder: ChainDecoder, encoded: Encoded) -> Iterator[HostBatch]:
+    """The emissions of encoded sentences as batches of sentences of similar length."""
+    emissions = {index: array.astype(np.float64) for indices, arrays in decoder.emissions(encoded)
+                 for index, array in zip(indices.tolist(), arrays)}
     lengths = np.asarray(encoded.lengths)
     for indices in batches(lengths):
-        yield _Batch(np.concatenate([found[index] for index in indices.tolist()]), lengths[indices], indices)
+        yield HostBatch(np.concatenate([emissions[index] for index in indices.tolist()]), lengths[indices], indices)
 
 
 def decoded(batch: SequenceBatch, task: str) -> list[np.ndarray]:
-    """The arrays that `Decoder.run` yields of a batch, for 'paths' or 'confidences'."""
+    """The arrays that `Decoder.run` yields for a batch; task is 'paths' or 'confidences'."""
     states, scores = batch.viterbi()
     return [states.T, scores, *(() if task == PATHS else batch.path_posteriors(states.T))]
 
 
 def fit_temperature(decoder: ChainDecoder, sentences: Sequence[list[str]],
                     tags: Sequence[list[str]]) -> FittedTemperature | None:
-    """The temperature under which gold tags are likeliest.
+    """The temperature with the highest likelihood of gold tags.
 
     Args:
-        decoder: of the model.
+        decoder: decoder of the model.
         sentences: lists of tokens.
-        tags: their gold tags, in the model's scheme.
+        tags: the gold tags of the sentences, in the scheme of the model.
 
     Returns:
-        None if the model is no chain, or can give none of these tags.
+        The temperature; None if the model is not a chain, or cannot predict the gold tags of any sentence.
     """
     chain = decoder.chain()
     if chain is None:
         return None
     ids = {tag: index for index, tag in enumerate(decoder.vocabulary.tags)}
-    kept = [row for row, one in enumerate(tags) if one and all(tag in ids for tag in one) and _can_be(chain, ids, one)]
+    kept = [index for index, path in enumerate(tags)
+            if path and all(tag in ids for tag in path) and _is_allowed(chain, ids, path)]
     if not kept:
         return None
     encoded = decoder.encode([sentences[row] for row in kept])
@@ -138,33 +143,33 @@ def fit_temperature(decoder: ChainDecoder, sentences: Sequence[list[str]],
         return (normalizer - score / temperature) / tokens
 
     from scipy.optimize import minimize_scalar  # here, because it takes long to import
-    found = minimize_scalar(lambda logarithm: loss(math.exp(logarithm)), method='bounded',
-                            bounds=(math.log(LOWEST), math.log(HIGHEST)), options={'xatol': _CLOSE})
-    temperature = math.exp(found.x)
+    minimum = minimize_scalar(lambda logarithm: loss(math.exp(logarithm)), method='bounded',
+                              bounds=(math.log(LOWEST), math.log(HIGHEST)), options={'xatol': _TOLERANCE})
+    temperature = math.exp(minimum.x)
     return FittedTemperature(temperature, loss(1.0), loss(temperature), len(kept), sum(map(bool, tags)) - len(kept))
 
 
-def _can_be(chain: Chain, ids: dict[str, int], tags: Sequence[str]) -> bool:
-    """Whether constraints allow a path."""
+def _is_allowed(chain: Chain, ids: dict[str, int], tags: Sequence[str]) -> bool:
+    """Whether the constraints of a chain allow a path."""
     allowed, path = chain.allowed, [ids[tag] for tag in tags]
     return allowed is None or bool(allowed.start[path[0]] and allowed.end[path[-1]]
                                    and allowed.transitions[path[:-1], path[1:]].all())
 
 
-def _score(chain: Chain, part: _Batch, gold: Sequence[np.ndarray]) -> float:
-    """The scores of the gold paths of a batch, added up."""
+def _score(chain: Chain, part: HostBatch, gold: Sequence[np.ndarray]) -> float:
+    """The sum of the scores of the gold paths of a batch."""
     start, transitions, end = chain.tempered()
     paths = [gold[index] for index in part.indices]
-    places = np.concatenate(paths)
-    score = float(part.emissions[np.arange(len(places)), places].sum())
+    states = np.concatenate(paths)
+    score = float(part.emissions[np.arange(len(states)), states].sum())
     return score + float(sum(start[path[0]] + transitions[path[:-1], path[1:]].sum() + end[path[-1]] for path in paths))
 
 
 def tempered(decoder: Decoder, temperature: float) -> Decoder:
-    """A decoder with all scores of its model divided by a temperature, before it has tagged anything.
+    """A decoder whose scores are divided by a temperature; call this function before `decoder` has tagged anything.
 
     Raises:
-        OptionError: they can't be divided.
+        OptionError: the decoder does not support a temperature.
     """
     if isinstance(decoder, Temperable):
         with graph_load():
@@ -177,17 +182,17 @@ def tempered(decoder: Decoder, temperature: float) -> Decoder:
 
 @runtime_checkable
 class Temperable(Decoder, Protocol):
-    """A decoder that divides its scores by itself."""
+    """A decoder that supports a temperature in its own graphs."""
 
     def temper(self, temperature: float) -> None:
-        """Divides all scores of the model; raises OptionError if they can't be divided."""
+        """Divides all scores of the model by a temperature; raises OptionError if the model does not support it."""
 
 
 class TemperedDecoder:
-    """Another decoder's model with all its scores divided by a temperature; posteriors are computed on the host.
+    """A decoder that divides all scores of another decoder's model by a temperature and computes posteriors in NumPy.
 
     Args:
-        decoder: of a model that is a chain.
+        decoder: decoder of a model that is a chain.
         temperature: above 0.
     """
 
@@ -200,7 +205,7 @@ class TemperedDecoder:
         self.vocabulary, self.encode, self.runs_graphs = decoder.vocabulary, decoder.encode, decoder.runs_graphs
 
     def run(self, encoded: Encoded, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-        """As `Decoder.run`, of 'paths' and 'confidences'."""
+        """Tags sentences in batches, for 'paths' and 'confidences'; see `Decoder.run`."""
         for part in host_batches(self.decoder, encoded):
             yield part.indices, decoded(part.at(self._chain, self.temperature), task)
 
@@ -208,7 +213,7 @@ class TemperedDecoder:
 def _chain_of(decoder: ChainDecoder) -> Chain:
     chain = decoder.chain()
     if chain is None:
-        raise ValueError('decoder must be of a chain, got one of none')
+        raise ValueError('decoder must be of a model that is a chain, got another model')
     return chain
 
 
@@ -216,33 +221,39 @@ LEAST_CONFIDENCE, MNLP, TOKEN_ENTROPY = MEASURES = ('least-confidence', 'mnlp', 
 _TINY = 1e-300
 
 
-class Unsure(NamedTuple):
-    """What a model says of a sentence."""
+class Uncertainty(NamedTuple):
+    """The best path of a sentence and how uncertain the model is about it."""
 
     tags: list[str]
-    confidence: float          # the posterior of all tags together
-    entropy: float             # of a token, on average
+    confidence: float          # the posterior probability of the path
+    entropy: float             # mean entropy of a token's tag, in nats
 
 
 def of_confidence(confidence: float, length: int, measure: str) -> float:
-    """How unsure a model is whose best tags, of so many tokens, have this posterior; by a measure of confidence."""
+    """Uncertainty of a sentence of `length` tokens whose best path has probability `confidence`.
+
+    Args:
+        confidence: posterior probability of the best path.
+        length: number of tokens.
+        measure: LEAST_CONFIDENCE or MNLP.
+    """
     return 1 - confidence if measure == LEAST_CONFIDENCE else -math.log(max(confidence, _TINY)) / length
 
 
 def gives_entropy(decoder: Decoder) -> bool:
-    """Whether the posteriors of all tags can be computed: exported graphs and heads of one's own don't give them."""
+    """Whether `token_entropies` supports a decoder; exported graphs and models with a custom head are not supported."""
     return isinstance(decoder, ChainDecoder) and decoder.chain() is not None
 
 
-def token_entropies(decoder: ChainDecoder, sentences: Sequence[list[str]]) -> list[Unsure]:
-    """Best tags and entropies.
+def token_entropies(decoder: ChainDecoder, sentences: Sequence[list[str]]) -> list[Uncertainty]:
+    """The best path, its probability and the mean token entropy of each sentence.
 
     Args:
-        decoder: of a model that `gives_entropy`.
-        sentences: lists of tokens, none of them empty.
+        decoder: decoder for which `gives_entropy` is true.
+        sentences: non-empty lists of tokens.
     """
     chain, names = _chain_of(decoder), decoder.vocabulary.tags
-    found: dict[int, Unsure] = {}
+    results: dict[int, Uncertainty] = {}
     for part in host_batches(decoder, decoder.encode(list(sentences))):
         batch = part.at(chain, 1.0)
         states, scores = batch.viterbi()                                            # (L, B), (B,)
@@ -250,6 +261,6 @@ def token_entropies(decoder: ChainDecoder, sentences: Sequence[list[str]]) -> li
         posteriors = batch.posteriors()                                             # (L, B, K)
         entropies = -(posteriors * np.log(np.maximum(posteriors, _TINY))).sum(2)
         for row, (index, length) in enumerate(zip(part.indices.tolist(), part.lengths.tolist())):
-            found[index] = Unsure([names[state] for state in states[:length, row]], float(confidences[row]),
-                                  float(entropies[:length, row].mean()))
-    return [found[index] for index in range(len(sentences))]
+            results[index] = Uncertainty([names[state] for state in states[:length, row]], float(confidences[row]),
+                                         float(entropies[:length, row].mean()))
+    return [results[index] for index in range(len(sentences))]

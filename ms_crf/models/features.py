@@ -1,7 +1,7 @@
-"""A base for kinds of model of one's own: a network that reads whole numbers about each token, its features.
+"""Base classes for custom model types: a network whose input is some integers for each token, the features.
 
-`FeatureKind` says what has to be written: how features follow from tokens, and the network over them. Batches,
-training, tagging, confidences and export are here.
+A subclass of `FeatureKind` defines the features of tokens, and the network. This module provides batches, training,
+tagging, confidences and export.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from ms_crf.crf.constraints import Constraints
 from ms_crf.formats.dataset import Corpora
 from ms_crf.models.base import Compiled, Kind, StepLearner, Tags, TagsRecord
 from ms_crf.models.bucketing import RowShape, TokenBatch, row_shapes, token_batch
-from ms_crf.models.graphs import GraphDecoder, GraphInput, Served, Static, constraints_of, load_weights
+from ms_crf.models.graphs import ExportCell, GraphDecoder, GraphInput, Static, constraints_of, load_weights
 from ms_crf.models.learning import NetworkLearner, texts_of
 from ms_crf.runs.options import Options
 from ms_crf.runs.run import SavedRun
@@ -27,20 +27,20 @@ from mindspore import nn, ops
 
 
 class FeatureNetwork(nn.Cell):
-    """A network over features, to be inherited.
+    """Base class of a network over features.
 
-    What inherits it sets `head`, a `CRF` or another `Head`, and `widths`: of each place where values are dropped in
-    training, the input of the network first; and writes `emissions_of`.
+    A subclass writes `emissions_of`, and sets `head` (a `CRF` or another `Head`) and `widths`: the sizes of the vectors
+    to which dropout is applied; the first is the input of the network.
     """
 
     def emissions_of(self, features, seq_length, keep=None):
-        """Scores of each tag at each position.
+        """The score of each tag at each position.
 
         Args:
-            features: (length, batch, count) int32, 0 on padding.
+            features: (length, batch, count) int32, 0 for padding.
             seq_length: (batch,) int32.
-            keep: for training, for each of `widths` a tensor (length, batch, width) that the values there are
-                multiplied with; None otherwise.
+            keep: in training the dropout masks: a tensor (length, batch, width) for each of `widths`, to multiply with
+                the vectors; otherwise None.
 
         Returns:
             (length, batch, num_tags) float32.
@@ -48,24 +48,24 @@ class FeatureNetwork(nn.Cell):
         raise NotImplementedError
 
     def construct(self, features, seq_length, tags, keep=None):
-        """The loss of training, mean of the sentences: see `emissions_of`, and tags (length, batch)."""
+        """The training loss, averaged over sentences; tags are (length, batch). For the rest see `emissions_of`."""
         return self.head(self.emissions_of(features, seq_length, keep), tags, seq_length)
 
 
 @dataclass(kw_only=True)
 class FeatureRecord(TagsRecord):
-    """What vocab.json holds of `FeatureTags`."""
+    """The fields of `FeatureTags` in vocab.json."""
 
     known: Any
 
 
 class FeatureTags(Tags):
-    """Tags, and what features are made with.
+    """The tags of a model, and the data for computing features.
 
     Args:
-        tags: strings, their ids counted from 0.
-        of_characters: whether the model was trained on single characters.
-        known: what `FeatureKind.known` gave.
+        tags: strings; their ids begin at 0.
+        of_characters: whether the tokens of the training text are mostly single characters.
+        known: the result of `FeatureKind.known`.
     """
 
     record: ClassVar[type] = FeatureRecord
@@ -76,15 +76,15 @@ class FeatureTags(Tags):
 
 
 class _Encoded(NamedTuple):
-    """A corpus as features."""
+    """Sentences as features."""
 
-    lengths: np.ndarray          # (sentences,) tokens of each
-    features: list[np.ndarray]   # of each sentence (tokens, count) int32
-    tags: list[np.ndarray] | None        # of each sentence what `Tags.gold` gave
+    lengths: np.ndarray                  # (sentences,) number of tokens
+    features: list[np.ndarray]           # for each sentence (tokens, count) int32
+    tags: list[np.ndarray] | None        # the result of `Tags.gold`
 
 
 class _Learner(NetworkLearner[_Encoded, RowShape]):
-    """The corpora of a run as features: the `StepLearner` of a `FeatureKind`."""
+    """The learner of a `FeatureKind`: the corpora as features."""
 
     vocabulary: FeatureTags
 
@@ -97,11 +97,11 @@ class _Learner(NetworkLearner[_Encoded, RowShape]):
         self.kind, self.shapes = kind, row_shapes(self.sizes, options.batch_size)
 
     def network(self) -> FeatureNetwork:
-        """A new network with its first weights."""
+        """A new network with its initial weights."""
         return self.kind.build(self.options, self.vocabulary, self.scheme)
 
     def decoder(self, network: FeatureNetwork, compiled: Compiled | None) -> '_Decoder':
-        """What tags with the network."""
+        """A decoder that tags with the network."""
         return _Decoder(network, self.vocabulary, self.kind.encoding(self.vocabulary), compiled)
 
     def batch(self, shape: RowShape, indices: np.ndarray) -> TokenBatch:
@@ -113,14 +113,14 @@ class _Decoder(GraphDecoder[_Encoded]):
     """Tags with the network of a `FeatureKind`."""
 
     def inputs(self, encoded: _Encoded, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
-        """(length, rows), indices of the sentences, and arrays of each batch: lengths, features, lengths."""
+        """Batches: (length, rows), indices of the sentences, and the arrays (lengths, features, lengths)."""
         for shape, indices in self.plan(encoded.lengths, at_most):
             batch = token_batch(encoded, encoded.features, shape, indices)
             yield shape, indices, (batch.lengths, batch.values, batch.lengths)
 
 
-class _Served(Served):
-    """The cell of an exported graph."""
+class _FeatureExportCell(ExportCell):
+    """The cell of the exported graph of a `FeatureKind`."""
 
     def construct(self, features, lengths):
         """Tags sentences: features (batch, length, count) int32 and lengths (batch,) int32."""
@@ -128,28 +128,28 @@ class _Served(Served):
 
 
 class _GraphInput(GraphInput[_Encoded]):
-    """What makes the inputs of an exported graph: the features of a batch, and the lengths of its sentences."""
+    """Converts sentences to the inputs of an exported graph: features and lengths."""
 
     def __init__(self, kind: type['FeatureKind'], vocabulary: FeatureTags) -> None:
         super().__init__(vocabulary, kind.encoding(vocabulary))
         self.kind = kind
 
     def inputs(self, static: Static = None) -> dict[str, tuple]:
-        """Names and shapes of the graph's inputs, of (batch, length) or, where that is None, of any size."""
+        """Names and shapes of the graph's inputs, for a batch of the static shape (batch, length), or of any shape."""
         batch, length = static or (None, None)
         return {'features': (batch, length, self.kind.count), 'lengths': (batch,)}
 
     def arrays(self, encoded: _Encoded, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
-        """The inputs by name, of the sentences of these indices."""
+        """The inputs by name, for the sentences with the indices `indices`."""
         batch = token_batch(encoded, encoded.features, self.shape(encoded, indices, static), indices)
         return {'features': np.ascontiguousarray(batch.values.transpose(1, 0, 2)), 'lengths': batch.lengths}
 
 
 def _as_rows(features: Any, tokens: int, count: int) -> np.ndarray | None:
-    """(tokens, count) int32; None unless these are so many whole numbers of 32 bits for each token."""
+    """Features as an array (tokens, count) int32; None unless they are `count` 32-bit integers for each token."""
     try:
         array = np.asarray(features)
-    except ValueError:                           # rows of different lengths
+    except ValueError:                           # the rows have different lengths
         return None
     if count == 1 and array.ndim == 1:
         array = array[:, None]
@@ -160,72 +160,78 @@ def _as_rows(features: Any, tokens: int, count: int) -> np.ndarray | None:
 
 
 class FeatureKind(Kind):
-    """A kind of model whose network reads features, to be inherited and given to `register`.
+    """Base class of a model type whose network reads features: subclass it and pass the class to `register`.
 
     Attributes:
-        name: in config.json, and in the `Options` of a training.
-        options: names of the `Options` that mean something to it, beside those that every training in steps has.
-        count: how many features a token has.
+        name: name of the model type in config.json and in the `Options` of a training.
+        options: names of the `Options` that the model uses; the general options of training in steps are always
+            allowed.
+        count: number of features of a token.
     """
 
     count: ClassVar[int] = 1
 
     @classmethod
     def known(cls, sentences: list, options: Options) -> Any:
-        """What features are made with, such as a vocabulary: anything that JSON holds. Of lists of training tokens."""
+        """The data for computing features, such as a vocabulary; must be valid JSON.
+
+        Args:
+            sentences: the training sentences, as lists of tokens.
+            options: options of the training.
+        """
         return None
 
     @classmethod
     def features(cls, tokens: list, known: Any) -> Any:
-        """The features of a sentence: for each token `count` whole numbers. 0 is what padding has."""
+        """The features of the tokens of a sentence: `count` integers for each token. 0 is reserved for padding."""
         raise NotImplementedError
 
     @classmethod
     def network(cls, known: Any, num_tags: int, options: Options, constraints: Constraints | None) -> FeatureNetwork:
-        """A new network; constraints are what `CRF` takes, or None."""
+        """A new network with `num_tags` tags; `constraints` is the argument of `CRF`, or None."""
         raise NotImplementedError
 
     @classmethod
     def encode(cls, sentences: Sequence[list[str]], known: Any) -> _Encoded:
-        """Lists of tokens as a decoder reads them.
+        """Converts lists of tokens to the input of a decoder.
 
         Raises:
-            OptionError: `features` gave something else than `count` whole numbers of 32 bits for each token.
+            OptionError: `features` did not return `count` 32-bit integers for each token.
         """
         features = [cls._rows(tokens, cls.features(tokens, known)) for tokens in sentences]
         return _Encoded(np.array([len(tokens) for tokens in sentences], np.int32), features, None)
 
     @classmethod
     def encoding(cls, vocabulary: FeatureTags) -> Callable[[Sequence[list[str]]], _Encoded]:
-        """What makes features of lists of tokens."""
+        """A function that converts lists of tokens to features."""
         return partial(cls.encode, known=vocabulary.known)
 
     @classmethod
     def _rows(cls, tokens: list, features: Any) -> np.ndarray:
-        """What `features` gave for a sentence, as (tokens, count) int32."""
+        """The result of `features` for a sentence as (tokens, count) int32; raises OptionError if it is invalid."""
         rows = _as_rows(features, len(tokens), cls.count)
         if rows is not None:
             return rows
-        expected = f'{cls.__name__}.features of the model {cls.name} must give'
+        expected = f'{cls.__name__}.features of the model type {cls.name} must return'
         if not (isinstance(features, (list, tuple)) or (isinstance(features, np.ndarray) and features.ndim)):
             raise OptionError(f'{expected} a list with an entry for each token, got {brief(features)}')
         if len(features) != len(tokens):
             raise OptionError(f'{expected} an entry for each of the {len(tokens)} tokens of a sentence, got '
                               f'{len(features)}')
-        wrong = (position for position, entry in enumerate(features) if _as_rows([entry], 1, cls.count) is None)
-        position = next(wrong, 0)
-        raise OptionError(f'{expected} for each token {cls.count} whole number{"s" * (cls.count > 1)} of 32 bits, got '
+        invalid = (position for position, entry in enumerate(features) if _as_rows([entry], 1, cls.count) is None)
+        position = next(invalid, 0)
+        raise OptionError(f'{expected} {cls.count} integer{"s" * (cls.count > 1)} of 32 bits for each token, got '
                           f'{brief(features[position])} for {brief(tokens[position])} at position {position}')
 
     @classmethod
     def build(cls, options: Options, vocabulary: FeatureTags, scheme: str) -> FeatureNetwork:
-        """The network of a run; its weights are random until they are loaded."""
+        """The network of a run with random weights."""
         tags = vocabulary.tags
         return cls.network(vocabulary.known, len(tags), options, constraints_of(options, scheme, tags))
 
     @classmethod
     def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: SavedRun | None = None) -> StepLearner:
-        """What a training begins or resumes with."""
+        """The learner of a new or resumed training."""
         return _Learner(cls, options, corpora)
 
     @classmethod
@@ -238,17 +244,17 @@ class FeatureKind(Kind):
 
     @classmethod
     def load(cls, run: SavedRun, compiled: Compiled | None = None) -> _Decoder:
-        """What tags with the model of a run."""
+        """A decoder with the model of a run."""
         vocabulary, network = cls.load_network(run)
         return _Decoder(network, vocabulary, cls.encoding(vocabulary), compiled)
 
     @classmethod
-    def exported(cls, run: SavedRun, output: str) -> tuple[_GraphInput, _Served]:
-        """What makes the inputs of the graph of a run, and the cell to export."""
+    def exported(cls, run: SavedRun, output: str) -> tuple[_GraphInput, _FeatureExportCell]:
+        """The `GraphInput` of the exported graph of a run, and the cell to export."""
         vocabulary, network = cls.load_network(run)
-        return _GraphInput(cls, vocabulary), _Served(network, output)
+        return _GraphInput(cls, vocabulary), _FeatureExportCell(network, output)
 
     @classmethod
     def graph_input(cls, record: dict[str, Any]) -> _GraphInput:
-        """What makes the inputs of a graph, from its record; raises ValueError if it is not of this type."""
+        """The `GraphInput` of an exported graph, from its record; raises ValueError if the record is invalid."""
         return _GraphInput(cls, FeatureTags.from_json(record, closed=False))

@@ -1,4 +1,4 @@
-"""The record beside an exported graph: the pair is found to belong together, and replaced together."""
+"""The JSON record of an exported graph: writing graph and record together, reading the record, and checking both."""
 
 import json
 import math
@@ -22,20 +22,20 @@ from ms_crf.text.partial import MARK
 from ms_crf.text.schemes import PLAIN, SCHEMES, allowed_transitions
 from ms_crf.text.splitting import splitter_fault
 
-if TYPE_CHECKING:                                # at run time it would start MindSpore
+if TYPE_CHECKING:                                # at run time this import would start MindSpore
     from ms_crf.models.graphs import GraphInput, Static
 
 FORMAT = 1
-_OWN, _NEXT = 'record_sha256', 'next'            # of what is in the record; the record of the graph that comes next
+_CHECKSUM, _NEXT = 'record_sha256', 'next'       # keys of the record's own checksum, and of the record of a new graph
 
 
 def record_of(path: PathLike) -> Path:
-    """Name of the record beside a graph."""
+    """The path of the record of a graph."""
     return Path(path).with_suffix('.json')
 
 
 def tensors_of(graph_input: 'GraphInput', output: str, static: 'Static') -> dict[str, list[dict]]:
-    """The "inputs" and "outputs" of a record: names, types and shapes."""
+    """The fields "inputs" and "outputs" of a record: lists of names, types and shapes."""
     batch, length = static or (None, None)
     before, tags = length and length - 1, len(graph_input.vocabulary.tags)
     paths = [('paths', 'int32', (batch, length)), ('scores', 'float32', (batch,))]
@@ -49,32 +49,36 @@ def tensors_of(graph_input: 'GraphInput', output: str, static: 'Static') -> dict
             for key, tensors in (('inputs', inputs), ('outputs', outputs[output]))}
 
 
-def digest_of(record: dict) -> str:
-    """SHA-256 of a record's contents, however they are laid out in the file."""
-    return digest({key: value for key, value in record.items() if key not in (_OWN, _NEXT)})
+def record_digest(record: dict) -> str:
+    """SHA-256 of the content of a record; it does not depend on the layout of the JSON file."""
+    return digest({key: value for key, value in record.items() if key not in (_CHECKSUM, _NEXT)})
 
 
 # Writing
 
 def check_target(path: PathLike) -> None:
-    """Raises CorpusError unless a graph of this name and its record could be written, over others of theirs at most."""
+    """Checks that a graph and its record can be written under this name without replacing other files.
+
+    Raises:
+        CorpusError: a file cannot be written, or is neither a graph nor the record of an earlier export.
+    """
     for target in (Path(path), record_of(path)):
         files.check_writable(target)
         if files.is_written_through(target):
-            raise CorpusError(target, None, 'expected the name of a file to write, got something else, which a graph '
-                                            'and its record can not be; choose another name')
+            raise CorpusError(target, None, 'expected a regular file, since graph and record are replaced together, '
+                                            'got a device or pipe; choose another name')
     name = record_of(path)
     if name.exists() and _any_record(name) is None:
         raise CorpusError(name, None, 'expected nothing, or the record of an earlier export, got another file, which '
                                       'would be overwritten; choose another name')
     if name.name in (CONFIG, VOCABULARY, SCORES, CHECKSUMS) and (name.parent / CONFIG).exists() \
             and _any_record(name.parent / CONFIG) is None:
-        raise CorpusError(name, None, f'expected a name that no file of a run has, got one beside {CONFIG}; choose '
-                                      'another name')
+        raise CorpusError(name, None, f'expected a name that is not used in run directories, got {name.name} next to '
+                                      f'{CONFIG}; choose another name')
 
 
 def _any_record(path: Path) -> dict | None:
-    """What is in a file if it is the record of a graph, of whatever version; None otherwise."""
+    """The content of a file if it is the record of a graph of any version, otherwise None."""
     try:
         record = json_of(path.read_bytes())
     except (OSError, ValueError):
@@ -84,32 +88,32 @@ def _any_record(path: Path) -> dict | None:
 
 
 def replace_pair(path: PathLike, draft: PathLike, record: dict) -> None:
-    """Gives a new graph and its record their names, so that after a crash at any moment the two belong together.
+    """Renames a new graph and writes its record, so that both files belong together even after a crash at any moment.
 
-    Where there is a pair already, its record first gets the new one into it, under "next"; whichever graph is found
-    then, `read_record` knows it.
+    If a graph and its record exist already, the new record is first stored in the old one, under "next". So
+    `read_record` finds the right record for either graph.
 
     Args:
-        path: of the graph.
+        path: path of the graph.
         draft: the file with the new graph.
-        record: everything but the checksums.
+        record: the record without checksums.
     """
     name = record_of(path)
-    record = json.loads(json.dumps({**record, 'sha256': checksum([draft])}))     # tuples become lists
-    record[_OWN] = digest_of(record)
-    former = _any_record(name) if Path(path).exists() else None
-    if former is not None:
-        former = _belonging(former, checksum([path]))
-    files.write_json(name, record if former is None else {**former, _NEXT: record})
-    # The name by itself might be that of the draft: of graph.mindir it is.
-    with files.whole(path, f'{os.fspath(draft)}.whole') as place, files.faults_named(path):
-        os.replace(draft, place)
-    if former is not None:
+    record = json.loads(json.dumps({**record, 'sha256': checksum([draft])}))     # converts tuples to lists
+    record[_CHECKSUM] = record_digest(record)
+    earlier = _any_record(name) if Path(path).exists() else None
+    if earlier is not None:
+        earlier = _matching(earlier, checksum([path]))
+    files.write_json(name, record if earlier is None else {**earlier, _NEXT: record})
+    # Without the ending .whole, the two drafts of graph.mindir would have the same name.
+    with files.whole(path, f'{os.fspath(draft)}.whole') as whole_draft, files.faults_named(path):
+        os.replace(draft, whole_draft)
+    if earlier is not None:
         files.write_json(name, record)
 
 
-def _belonging(record: dict, digest: str) -> dict | None:
-    """Of a record and the one in it, that which the graph of this checksum was written with, by itself, or None."""
+def _matching(record: dict, digest: str) -> dict | None:
+    """The record that was written with the graph of this checksum: `record` or its "next" record; None if neither."""
     for part in (record, record.get(_NEXT)):
         if isinstance(part, dict) and part.get('sha256') == digest:
             return {key: value for key, value in part.items() if key != _NEXT}
@@ -119,10 +123,10 @@ def _belonging(record: dict, digest: str) -> dict | None:
 # Reading
 
 class Graph:
-    """An exported graph and the record next to it, which is read when it is first asked for.
+    """An exported graph; its record is read on first use.
 
     Args:
-        path: of the graph; its name ends in .mindir.
+        path: path of the graph; its name ends in .mindir.
     """
 
     kind_name, uses_mindspore = 'exported graph', True
@@ -136,87 +140,91 @@ class Graph:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What the record holds."""
+        """The content of the record."""
         return self._opened[0]
 
     @property
     def graph_input(self) -> 'GraphInput':
-        """What makes its inputs of sentences."""
+        """The object that converts sentences to the inputs of the graph."""
         return self._opened[1]
 
-    #: of the training, of its files, and of the tags that are returned: None in earlier records, for that of training
+    #: tag schemes of the training, of its files and of the returned tags; older records have no `written_scheme`, which
+    #: means the scheme of the training
     scheme = property(lambda self: self.record['scheme'])
     file_scheme = property(lambda self: self.record['found_scheme'])
     written_scheme = property(lambda self: self.record.get('written_scheme'))
-    #: the name of the splitter of raw text; None in earlier records
+    #: name of the splitter for raw text; None in older records
     splitter = property(lambda self: self.record.get('splitter'))
 
     @property
     def unknown_tag(self) -> str:
-        """What stands in place of a tag that nobody has judged: '?', or '' if that is one of its tags."""
+        """The mark of an unknown tag, '?'; '' if the model has a tag '?'."""
         return '' if MARK in self.graph_input.vocabulary.tags else MARK
 
     @property
     def version(self) -> str:
-        """Its name, and the beginning of its checksum, such as 'mine.mindir@0123456789ab'."""
+        """The file name and the first characters of the checksum, such as 'mine.mindir@0123456789ab'."""
         return f'{os.path.basename(os.path.abspath(self.path))}@{self.record["sha256"][:12]}'
 
 
 def read_record(path: PathLike) -> tuple[dict, 'GraphInput']:
-    """The record of a graph, and what makes its inputs of sentences; raises CorpusError if anything of it is wrong."""
+    """The record of a graph, and the object that converts sentences to the inputs of the graph.
+
+    Raises:
+        CorpusError: graph or record is missing or damaged, or the two do not belong together.
+    """
     name = record_of(path)
     record = _read(name, Path(path).name)
-    kind = _kind_of(path)
-    if kind != 'a file':
-        raise CorpusError(path, None, f'expected a graph made by ms_crf.export, got {kind}' if kind
-                          else 'no such file; expected a graph made by ms_crf.export')
-    own = _belonging(record, checksum([path]))
-    graph_input = _check(name, own or record)
-    if own is None:
-        raise CorpusError(path, None, f'expected the graph that {name} was written with, got another or a damaged one; '
+    file_type = _file_type(path)
+    if file_type != 'a file':
+        raise CorpusError(path, None, f'expected a graph written by ms_crf.export, got {file_type}' if file_type
+                          else 'no such file; expected a graph written by ms_crf.export')
+    matching = _matching(record, checksum([path]))
+    graph_input = _check(name, matching or record)
+    if matching is None:
+        raise CorpusError(path, None, f'expected the graph that belongs to {name}, got another or a damaged graph; '
                                       'copy both files again, or export again')
-    return own, graph_input
+    return matching, graph_input
 
 
-def _kind_of(path: PathLike) -> str | None:
-    """'a file', 'a folder' or 'no file'; None if there is nothing."""
+def _file_type(path: PathLike) -> str | None:
+    """'a file', 'a folder' or 'a device or pipe'; None if nothing exists under this path."""
     try:
         mode = os.stat(path).st_mode
     except PermissionError as error:
         raise CorpusError(path, None, f'cannot be read: {error.strerror}') from None
     except (OSError, ValueError):
         return None
-    return 'a file' if stat.S_ISREG(mode) else 'a folder' if stat.S_ISDIR(mode) else 'what is no file'
+    return 'a file' if stat.S_ISREG(mode) else 'a folder' if stat.S_ISDIR(mode) else 'a device or pipe'
 
 
 def _read(name: Path, graph: str) -> dict:
-    """The record as it is, once it is certain that it is as it was written; earlier ones can't tell."""
-    kind = _kind_of(name)
-    if kind is None:
-        raise CorpusError(name, None, f'no such file; expected the record beside {graph}; copy both files, or export '
-                                      'again')
-    if kind != 'a file':
-        raise CorpusError(name, None, f'expected JSON as ms_crf.export writes it: this is {kind}')
+    """The record from its file, after comparing it with its own checksum; older records have none."""
+    file_type = _file_type(name)
+    if file_type is None:
+        raise CorpusError(name, None, f'no such file; expected the record of {graph}; copy both files, or export again')
+    if file_type != 'a file':
+        raise CorpusError(name, None, f'expected JSON written by ms_crf.export, got {file_type}')
     record = read_json(name, 'ms_crf.export')
     parts = (record, record.get(_NEXT, {})) if isinstance(record, dict) else ()
-    if not parts or not all(isinstance(part, dict) and (_OWN not in part or part[_OWN] == digest_of(part))
+    if not parts or not all(isinstance(part, dict) and (_CHECKSUM not in part or part[_CHECKSUM] == record_digest(part))
                             for part in parts):
-        raise CorpusError(name, None, 'expected the record as ms_crf.export wrote it, got an edited or damaged one; '
+        raise CorpusError(name, None, 'expected the record as ms_crf.export wrote it, got an edited or damaged record; '
                                       'copy it again, or export again')
     return record
 
 
 def _static(value: object) -> Fault | None:
-    right = value is None or (isinstance(value, list) and len(value) == 2
+    valid = value is None or (isinstance(value, list) and len(value) == 2
                               and all(type(size) is int and size > 0 for size in value))
-    return None if right else ('batch and length or null', brief(value))
+    return None if valid else ('batch and length or null', brief(value))
 
 
 @dataclass(kw_only=True)
 class GraphRecord:
-    """What the record of every graph holds, whatever its kind of model puts there."""
+    """The fields of the record of every graph; each model type adds its own."""
 
-    format: int = checked(choices=(FORMAT,), advice='another version of this program made it, export again')
+    format: int = checked(choices=(FORMAT,), advice='it was written by another version of ms_crf, export again')
     scheme: str = checked(choices=SCHEMES)
     found_scheme: str = checked(choices=SCHEMES)
     written_scheme: str = checked(None, choices=SCHEMES)
@@ -228,53 +236,59 @@ class GraphRecord:
 
 
 def _check(name: Path, record: dict) -> 'GraphInput':
-    """What makes inputs as a record says; raises CorpusError if anything of the record can't be."""
+    """Checks the fields of a record, and creates the object that converts sentences to the inputs of the graph.
+
+    Raises:
+        CorpusError: a field is invalid.
+    """
     with errors_in(name):
         loaded = load_record(GraphRecord, record)
         kind = kind_of_graph(record)
         if kind is None:
-            raise wrong('model', 'a kind of model that is known here', brief(record['model']),
-                        'if it is one of your own, load the program that registers it as a plugin '
-                        f'({argument("plugin")})')
+            raise wrong('model', 'a known model type', brief(record['model']),
+                        f'for a custom model type name its Python file with {argument("plugin")}')
         graph_input = kind.graph_input(record)
         static = f'"static" {loaded.static}' if loaded.static else 'one row'
-        check_room(graph_input, loaded.static, f'a batch of {static}')
+        check_batch_memory(graph_input, loaded.static, f'a batch of {static}')
         for key, tensors in tensors_of(graph_input, loaded.output, loaded.static).items():
             if record[key] != tensors:
                 expected, got = next(pair for pair in zip_longest(tensors, record[key]) if pair[0] != pair[1])
-                first = '{name} to be {type} of shape {shape}'.format_map(expected) if expected else 'nothing more'
+                first = '{name} to be {type} of shape {shape}'.format_map(expected) if expected else 'no further tensor'
                 names = ', '.join(tensor['name'] for tensor in tensors)
                 raise wrong(key, f'{names}, and {first}', brief(got) if got else 'none')
     return graph_input
 
 
-def check_room(graph_input: 'GraphInput', static: 'Static', what: str) -> None:
-    """Raises OptionError if a batch has no place in memory.
+def check_batch_memory(graph_input: 'GraphInput', static: 'Static', subject: str) -> None:
+    """Raises OptionError if a batch does not fit into memory.
 
     Args:
-        graph_input: what makes the inputs.
-        static: its (batch, length); None for one of any size, which is counted as one row of one token.
-        what: the subject of the message.
+        graph_input: object that converts sentences to the inputs of the graph.
+        static: (batch, length); None for any shape, which counts as one row of one token.
+        subject: subject of the message.
     """
     shapes = [*graph_input.inputs(static).values(), (*(static or (1, 1)), len(graph_input.vocabulary.tags))]
-    check_memory(4 * sum(math.prod(size or 1 for size in shape) for shape in shapes), what, error=OptionError)
+    check_memory(4 * sum(math.prod(size or 1 for size in shape) for shape in shapes), subject, error=OptionError)
 
 
 def check_against(name: Path, graph_input: 'GraphInput', shapes: dict[str, tuple], scheme: str) -> None:
-    """Raises CorpusError unless a record is of a graph with parameters of these shapes.
+    """Compares a record with the parameters of its graph.
 
     Args:
-        name: of the record.
-        graph_input: what makes the inputs by this record.
-        shapes: of the graph's parameters by name.
-        scheme: of the tags.
+        name: path of the record, for messages.
+        graph_input: object that was created from this record.
+        shapes: shapes of the graph's parameters by name.
+        scheme: the tag scheme.
+
+    Raises:
+        CorpusError: the record has another number of tags, words or characters than the graph, or invalid tags.
     """
     tables = [('.projection.bias', 'tags', len(graph_input.vocabulary.tags), True), *graph_input.tables()]
-    for ending, what, size, exact in tables:
+    for ending, unit, size, exact in tables:
         rows = [shape[0] for parameter, shape in shapes.items() if parameter.endswith(ending) and shape]
         if len(rows) == 1 and (rows[0] != size if exact else rows[0] < size):
             most = '' if exact else 'at most '
-            raise CorpusError(name, None, f'expected {most}{rows[0]:,} {what}, as the graph has, got {size:,}; copy '
+            raise CorpusError(name, None, f'expected {most}{rows[0]:,} {unit}, as in the graph, got {size:,}; copy '
                                           'both files again, or export again')
     if scheme != PLAIN:
         try:

@@ -1,4 +1,4 @@
-"""Tagging with a network in graphs: compiled here for batches of fixed shapes, or exported for other programs."""
+"""Tagging with compiled graphs of fixed shapes, and the parts of exported graphs that all model types share."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,21 +24,21 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, nn
 
-ROWS = 256                 # sentences of a batch,
-PLAIN_ROWS = 64            # or of plain operators on CPU; with more, what LSTMs work on leaves the processor's cache
-FEW = 8                    # best paths of each sentence for which a batch has that many
+ROWS = 256                 # sentences in a batch
+PLAIN_ROWS = 64            # the same with MindSpore's operators on CPU; more do not fit into the processor's cache
+FEW = 8                    # with more best paths of each sentence than this, a batch has fewer sentences
 
-# (batch, length) of a graph for that shape alone; None for one of any shape.
+# (batch, length) of a graph with a fixed shape; None for a graph that takes any shape.
 Static = tuple[int, int] | None
 
 
 def answer(head, task, count, emissions, lengths):
-    """What is asked of a head, in a graph: for 'emissions' what `post_decode` takes, for others what a decoder yields.
+    """The result of a task, computed in a graph: the arrays that a decoder yields, or the input of `post_decode`.
 
     Args:
         head: a `Head`.
         task: 'paths', 'confidences', 'nbest' or 'emissions'.
-        count: how many best paths.
+        count: number of best paths, for 'nbest'.
         emissions: scores of tags (length, batch, tags).
         lengths: (batch,).
     """
@@ -56,14 +56,14 @@ def answer(head, task, count, emissions, lengths):
 
 
 def _tagging(head: Head, scores_of: Callable, task: str, count: int, temperature: float) -> Callable:
-    """The compiled function of a task, from lengths (B,) and what `scores_of` takes to what a decoder yields.
+    """The compiled function of a task: it takes lengths (B,) and the arguments of `scores_of`.
 
     Args:
-        head: of the network.
-        scores_of: gives scores of tags (L, B, K).
+        head: head of the network.
+        scores_of: function that returns scores of tags (L, B, K).
         task: 'paths', 'confidences' or 'nbest'.
-        count: how many best paths.
-        temperature: what these scores are divided by.
+        count: number of best paths, for 'nbest'.
+        temperature: divisor of the scores.
     """
     @ms.jit
     def tagged(lengths, *inputs):
@@ -76,17 +76,18 @@ def _tagging(head: Head, scores_of: Callable, task: str, count: int, temperature
 
 
 class GraphDecoder(Generic[E]):
-    """Tags with a network in compiled graphs; to be inherited by what writes `inputs`.
+    """Base class of decoders that run compiled graphs; subclasses write `inputs`.
 
     Args:
-        network: a cell with a `head`, and `emissions_of`, which gives scores of tags (L, B, K), length first.
-        vocabulary: its tags.
-        encode: makes what `inputs` and `run` take of lists of tokens, none of them empty.
-        compiled: is called with length, rows and seconds after a graph was compiled.
+        network: a cell with a `head`, and with `emissions_of`, which returns scores of tags (L, B, K), length first.
+        vocabulary: the tags.
+        encode: converts non-empty lists of tokens to the input of `inputs` and `run`.
+        compiled: is called with length, rows and seconds after each compilation of a graph.
     """
 
     tasks = frozenset((PATHS, CONFIDENCES, NBEST))
     runs_graphs = True
+
     def __init__(self, network: nn.Cell, vocabulary: Tags, encode: Callable[[Sequence[list[str]]], E],
                  compiled: Compiled | None = None) -> None:
         self.network, self.vocabulary, self.encode, self.compiled = network, vocabulary, encode, compiled
@@ -96,23 +97,23 @@ class GraphDecoder(Generic[E]):
         self.temperature = 1.0
 
     def method(self, encoded: E) -> Callable:
-        """What makes scores of tags (L, B, K) of these sentences, from what `inputs` gives."""
+        """The function that computes scores of tags (L, B, K) for these sentences from the arrays of `inputs`."""
         return self.network.emissions_of
 
     def inputs(self, encoded: E, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
-        """The batches of sentences, each of at most so many.
+        """The batches of encoded sentences, each with `at_most` sentences or fewer.
 
         Yields:
-            (length, rows) of the batch, indices of its sentences, and arrays: their lengths (rows,), then what
-            `method(encoded)` takes.
+            (length, rows) of the batch, indices of its sentences, and a tuple of arrays: the lengths (rows,), then
+            the arguments of `method(encoded)`.
         """
         raise NotImplementedError
 
     def run(self, encoded: E, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-        """Tags sentences, batch by batch; see `Decoder.run`."""
+        """Tags sentences in batches; see `Decoder.run`."""
         rows = PLAIN_ROWS if ms.get_context('device_target') == 'CPU' and not custom.in_use() else ROWS
         method = self.method(encoded)
-        at_most = max(1, min(rows, rows * FEW // count))          # the more paths, the fewer sentences at a time
+        at_most = max(1, min(rows, rows * FEW // count))          # bounds the memory of many paths
         for (length, rows), indices, inputs in self.inputs(encoded, at_most):
             with graph_call():
                 began = time.perf_counter()
@@ -128,20 +129,20 @@ class GraphDecoder(Generic[E]):
             yield indices, arrays
 
     def temper(self, temperature: float) -> None:
-        """Divides all scores by a temperature, before anything is tagged: the best tags stay, posteriors change.
+        """Divides all scores by a temperature, before the first call of `run`: best paths stay, posteriors change.
 
         Raises:
             OptionError: the head is neither a `CRF` nor a `Softmax`.
         """
         head = self.network.head
         if not isinstance(head, (CRF, Softmax)):
-            raise OptionError(f'temperature must be 1 for a model with a head of its own, got {temperature:g}')
+            raise OptionError(f'temperature must be 1 for a model with a custom head, got {temperature:g}')
         self.temperature = temperature
         for parameter in head.trainable_params():
             parameter.set_data(parameter / temperature)
 
     def chain(self) -> Chain | None:
-        """What its head adds to the scores of tags; None of a head that is neither a `CRF` nor a `Softmax`."""
+        """The scores of the head; None if the head is neither a `CRF` nor a `Softmax`."""
         head = self.network.head
         if isinstance(head, Softmax):
             nothing = np.zeros(head.num_tags, np.float32)
@@ -152,7 +153,7 @@ class GraphDecoder(Generic[E]):
                      head.constraints, SCORES)
 
     def emissions(self, encoded: E) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-        """Scores of each tag at each position, computed without compiling; see `ChainDecoder`."""
+        """The score of each tag at each position, computed without compiling a graph; see `ChainDecoder`."""
         method = self.method(encoded)
         for _, indices, inputs in self.inputs(encoded, PLAIN_ROWS):
             with graph_call():
@@ -160,23 +161,26 @@ class GraphDecoder(Generic[E]):
             yield indices, [scores[:length, row].copy() for row, length in enumerate(encoded.lengths[indices].tolist())]
 
     def plan(self, lengths: np.ndarray, rows: int) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
-        """((length, rows), indices of sentences) of batches of at most so many rows, the shortest sentences first."""
+        """((length, rows), indices of sentences) of batches of at most `rows` rows, shortest sentences first."""
         return self._shapes.setdefault(rows, TaggingShapes(rows)).plan(lengths)
 
 
 def constraints_of(options: Options, scheme: str, tags: Sequence[str]) -> Constraints | None:
-    """What the `CRF` of a training takes as constraints: what the scheme allows, or None for everything."""
+    """The constraints of the `CRF` of a training: the transitions that the tag scheme allows, or None for all."""
     if options.head == 'crf' and options.constraints and scheme != PLAIN:
         return allowed_transitions(scheme, tags)
     return None
 
 
 def read_weights(run: SavedRun, parameters: Mapping[str, Parameter]) -> list[tuple[Parameter, ms.Tensor]]:
-    """The weights of the best epoch, each with its parameter; raises as `load_weights`.
+    """The weights of the best epoch, each with its parameter.
 
     Args:
-        run: of the weights.
-        parameters: by their names in the file.
+        run: the run.
+        parameters: the parameters by their names in the file.
+
+    Raises:
+        CorpusError: the weights are damaged or have other shapes.
     """
     arrays = run.tensors()
     records.check_fit(run.path / records.WEIGHTS, arrays,
@@ -185,22 +189,22 @@ def read_weights(run: SavedRun, parameters: Mapping[str, Parameter]) -> list[tup
 
 
 def load_weights(run: SavedRun, network: nn.Cell) -> None:
-    """Puts the weights of the best epoch into a network; raises CorpusError if they are damaged or do not fit."""
-    for parameter, weight in read_weights(run, {one.name: one for one in network.trainable_params()}):
+    """Loads the weights of the best epoch into a network; raises CorpusError if they are damaged or do not fit."""
+    for parameter, weight in read_weights(run, {each.name: each for each in network.trainable_params()}):
         parameter.set_data(weight)
 
 
 class GraphInput(Generic[E]):
-    """What makes the inputs of an exported graph from sentences; to be inherited.
+    """Base class of objects that convert sentences to the inputs of an exported graph.
 
     Args:
         vocabulary: the tags.
-        encode: makes what `sizes` and `arrays` take of lists of tokens, none of them empty.
+        encode: converts non-empty lists of tokens to the input of `sizes` and `arrays`.
 
     Attributes:
-        rows: sentences of a batch at most, where the graph takes any number.
-        tokens: what `sizes` may add up to in a batch, filled up to the longest, where the graph takes any length.
-        unit: what `sizes` counts, for messages.
+        rows: largest number of sentences in a batch, if the graph takes any number.
+        tokens: largest number of positions in a batch with padding, if the graph takes any length.
+        unit: the unit of `sizes`, for messages.
     """
 
     rows: ClassVar[int] = 512
@@ -211,50 +215,52 @@ class GraphInput(Generic[E]):
         self.vocabulary, self.encode = vocabulary, encode
 
     def inputs(self, static: Static = None) -> dict[str, tuple]:
-        """Names and shapes of the graph's inputs, all int32; None is an axis of any size.
+        """Names and shapes of the graph's inputs, all int32; an axis of any size is None.
 
         Args:
-            static: (batch, length), or None for any.
+            static: (batch, length), or None for any shape.
         """
         raise NotImplementedError
 
     def tables(self) -> list[tuple[str, str, int, bool]]:
-        """Of the graph's parameters whose size follows from the record: (end of the name, what, how many, exactly).
+        """The parameters of the graph whose number of rows follows from the record.
 
-        `what` names the rows in a message; where the number is not exact, there may be more rows.
+        Returns:
+            A list of (end of the parameter's name, description of a row for messages, number of rows, exact). If
+            `exact` is false, the parameter may have more rows.
         """
         return []
 
     def to_json(self) -> dict[str, Any]:
-        """What another program needs to make inputs of sentences, and tags of outputs."""
+        """The data that another program needs to compute inputs from sentences, and tags from outputs."""
         return self.vocabulary.to_json()
 
     def sizes(self, encoded: E) -> np.ndarray:
-        """(sentences,): the length that each needs in a batch."""
+        """The length that each sentence needs in a batch: (sentences,)."""
         return encoded.lengths
 
     def arrays(self, encoded: E, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
-        """The inputs by name, of the sentences of these indices."""
+        """The inputs by name, for the sentences with the indices `indices`."""
         raise NotImplementedError
 
     def shape(self, encoded: E, indices: np.ndarray, static: Static) -> tuple[int, int]:
-        """(length, rows) of the batch of some sentences: as the graph takes it, or as large as they need."""
+        """(length, rows) of a batch: the static shape of the graph, or the size that the sentences need."""
         rows, length = static or (len(indices), int(self.sizes(encoded)[indices].max()))
         return length, rows
 
 
-class Served(CompilableMethods, nn.Cell):
-    """A trained network without what only training needs.
+class ExportCell(CompilableMethods, nn.Cell):
+    """Base class of the cell of an exported graph: a trained network without the parts for training.
 
     Args:
-        network: a cell with a `head`, a `Head`; what inherits this makes emissions with it in `construct`.
+        network: a cell with a `head`, a `Head`; subclasses compute emissions with the network in `construct`.
         output: 'paths', 'confidences' or 'emissions'.
 
-    `construct` returns of
+    `construct` returns, depending on `output`:
         'paths': best paths (batch, length) int32, 0 on padding, and their scores (batch,).
-        'confidences': these, the posterior of each tag of the paths (batch, length), and that of every tag given the
-            path's tag before it (batch, length, tags).
-        'emissions': what `post_decode` takes: score (batch, tags) and history (length - 1, batch, tags).
+        'confidences': also the posterior of each tag of the paths (batch, length), and the posterior of every tag
+            given the previous tag of the path (batch, length, tags).
+        'emissions': the input of `post_decode`: score (batch, tags) and history (length - 1, batch, tags).
     """
 
     def __init__(self, network: nn.Cell, output: str = PATHS) -> None:
@@ -262,5 +268,5 @@ class Served(CompilableMethods, nn.Cell):
         self.network, self.output = network, output
 
     def tag(self, emissions, lengths):
-        """What `construct` returns, from emissions (length, batch, tags)."""
+        """The result of `construct`, from emissions (length, batch, tags)."""
         return answer(self.network.head, self.output, 1, emissions, lengths)

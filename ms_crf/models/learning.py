@@ -1,4 +1,4 @@
-"""What learners have in common: the corpora as ids, batches of few shapes, tags for scoring, and checks of memory."""
+"""Common parts of learners: encoding of corpora, batches, best tags for scoring, and the check of memory."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -17,29 +17,29 @@ import numpy as np
 
 
 class Corpus(Encoded, Protocol):
-    """Sentences as ids."""
+    """Sentences as ids, with gold tags."""
 
     @property
     def tags(self) -> list[np.ndarray] | None:
-        """For each sentence what `Tags.gold` returned; None where there are no tags."""
+        """The result of `Tags.gold`; None for sentences without gold tags."""
 
 
 C = TypeVar('C', bound=Corpus)
 
 
 class NetworkLearner(Generic[C, S]):
-    """Corpora as ids, for a network; to be inherited by what makes the network, the decoder and the arrays of a step.
+    """Base class of learners of a network; subclasses create the network, the decoder and the arrays of a step.
 
     Args:
-        options: of the training.
-        corpora: its sentences, in one scheme.
-        vocabulary: the tags, and the ids of what the network reads.
-        encode: makes ids of lists of tokens, and of what `Tags.gold` returned for them or None.
+        options: options of the training.
+        corpora: the sentences, all in one tag scheme.
+        vocabulary: the tags, and the ids of the input of the network.
+        encode: converts lists of tokens, and the result of `Tags.gold` or None, to a `Corpus`.
 
     Attributes:
-        encoded: 'train', 'dev' and perhaps 'test'; 'train' with tags.
-        sizes: (sentences,), the length that each training sentence needs in a batch.
-        shapes: of batches, shortest first, that all training sentences fit into.
+        encoded: 'train', 'dev' and, if there is a test file, 'test'; only 'train' has gold tags.
+        sizes: the length that each training sentence needs in a batch: (sentences,).
+        shapes: shapes of batches for all training sentences, shortest first.
     """
 
     vocabulary: Tags
@@ -56,31 +56,31 @@ class NetworkLearner(Generic[C, S]):
                                         'dev_sha256': digest_of(corpora.parts['dev'])}
 
     def record(self) -> dict[str, Any]:
-        """What config.json says of the model: digests of the sentences of train and dev, and more."""
+        """The fields of the model in config.json: digests of the train and dev sentences, and fields of subclasses."""
         return self._record
 
     def fill(self, folder: Path) -> None:
-        """A new run directory needs nothing further."""
+        """Writes nothing: a new run directory needs no further files."""
 
     @cached_property
-    def taught(self) -> np.ndarray:
-        """The sizes of the training sentences, 0 for those of which nobody has judged a token."""
+    def annotated_sizes(self) -> np.ndarray:
+        """The sizes of the training sentences, 0 for unlabelled sentences."""
         tags = self.encoded['train'].tags or ()
-        judged = [not own.all() if own.dtype == bool else bool((own >= 0).any()) for own in tags]
-        return np.where(judged, self.sizes, 0)
+        annotated = [not gold.all() if gold.dtype == bool else bool((gold >= 0).any()) for gold in tags]
+        return np.where(annotated, self.sizes, 0)
 
     def plan(self, generator: np.random.Generator) -> list[tuple]:
         """(shape, indices of sentences) of the batches of an epoch."""
-        return plan(self.shapes, self.taught, cut_rows, generator)
+        return plan(self.shapes, self.annotated_sizes, cut_rows, generator)
 
 
 def texts_of(corpora: Corpora) -> dict[str, list[list[str]]]:
-    """For each part the tokens of its sentences."""
+    """The tokens of all sentences of each part of the corpora."""
     return {part: [sentence.tokens for sentence in sentences] for part, sentences in corpora.parts.items()}
 
 
 def tags_of(decoder: Decoder, encoded: Encoded) -> list[list[str]]:
-    """The best tags of all encoded sentences, in their order."""
+    """The best tags of all encoded sentences, in the order of the sentences."""
     names = decoder.vocabulary.tags
     tagged: list[list[str]] = [[]] * len(encoded.lengths)
     for indices, (paths, *_) in decoder.run(encoded):
@@ -94,52 +94,53 @@ _LARGE = ('word_dim', 'char_dim', 'char_width', 'char_length', 'hidden', 'encode
 
 
 def layer_weights(width: int, hidden: int, layers: int, tags: int, head: str) -> int:
-    """How many numbers the weights of `Layers` are."""
+    """The number of weights of `Layers`."""
     total = 0
     for _ in range(layers):
-        total += 2 * 4 * (hidden // 2) * (width + hidden // 2 + 2)       # directions, gates, rows, columns with biases
+        total += 2 * 4 * (hidden // 2) * (width + hidden // 2 + 2)       # directions, gates, rows, columns, biases
         width = hidden
     return total + (width + 1) * tags + (tags * (tags + 2) if head == 'crf' else 0)
 
 
 class Needs(NamedTuple):
-    """What a network holds, in numbers of 4 bytes: the sizes of its layers, and what is below them."""
+    """The size of a network, in numbers of 4 bytes: the sizes of its layers, and of the parts below the layers."""
 
-    width: int                 # of the input of the layers
-    hidden: int
-    layers: int
-    weights: int = 0           # below the layers
-    step: int = 0              # computed below the layers in a step
-    fixed: int = 0             # held once, without gradients
+    width: int                 # width of the input of the layers
+    hidden: int                # width of a BiLSTM layer's output
+    layers: int                # number of BiLSTM layers
+    weights: int = 0           # weights below the layers
+    step: int = 0              # values that a step computes below the layers
+    fixed: int = 0             # numbers without gradients and optimizer states
 
 
 def check_fits(options: Options, needs: Callable[[Options], Needs], tags: int, shapes: Sequence[Shape],
                otherwise: str) -> None:
-    """Raises OptionError if a training does not fit into memory; it names the options that make the training so large.
+    """Raises OptionError if a training needs more memory than is available.
 
-    They are those that are above their defaults and without which it would be much smaller. Weights are counted
-    exactly; of what a step computes only what is certainly there at once, so that nothing that would work is refused.
+    The message names options above their defaults that account for most of the memory. Weights are counted exactly. Of
+    the values of a step, only values count that are certainly in memory at the same time, so that no possible training
+    is rejected.
 
     Args:
-        options: of the training.
-        needs: what a network of other options needs, with batches of these shapes.
-        tags: how many there are.
-        shapes: of the batches.
-        otherwise: stands for options if there are none.
+        options: options of the training.
+        needs: function from options to the size of a network, with batches of these shapes.
+        tags: number of tags.
+        shapes: shapes of the batches.
+        otherwise: text for the message if no option is above its default.
     """
     tokens = max(shape.length * shape.rows for shape in shapes)
-    # A weight, its gradient, the optimizer's moments, the average.
+    # Copies of a weight: itself, its gradient, the moments of the optimizer, the average.
     copies = 2 + (1 if options.optimizer == 'sgd' else 2) + (options.average > 0)
 
     def count(changed: Options) -> int:
         width, hidden, layers, weights, step, fixed = needs(changed)
         weights += layer_weights(width, hidden, layers, tags, changed.head)
-        # Vectors and outputs of layers, each with and without dropout and what it is; scores.
+        # Inputs and outputs of layers before and after dropout, their dropout masks, and scores.
         step += tokens * (3 * (width + hidden * layers) + tags)
         return fixed + weights * copies + int(step * changed.batch_size / options.batch_size)
 
     size = count(options)
     saved = {name: size - count(replace(options, **{name: _DEFAULTS[name]})) for name in _LARGE
              if getattr(options, name) > _DEFAULTS[name]}
-    named = [f'{argument(name)} {getattr(options, name)}' for name in saved if 2 * saved[name] >= max(saved.values())]
-    check_memory(4 * size, f'a training with {" and ".join(named) or otherwise}', error=OptionError)
+    largest = [f'{argument(name)} {getattr(options, name)}' for name in saved if 2 * saved[name] >= max(saved.values())]
+    check_memory(4 * size, f'a training with {" and ".join(largest) or otherwise}', error=OptionError)

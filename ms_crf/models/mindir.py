@@ -1,8 +1,8 @@
-"""A trained network as a MindIR graph: written with what a program needs to run it, checked, and run.
+"""A trained network as a MindIR graph: export, checks and tagging.
 
-MindSpore runs whatever a graph names: an operator can load a library of machine code, run Python, write files or talk
-to other processes. Only operators that compute tensors from tensors pass here, those of all graphs that `ms_crf.export`
-writes among them. The list does not depend on the version of MindSpore.
+MindSpore runs every operator that a graph names: an operator can load a library of machine code, run Python, write
+files or contact other processes. So only operators that compute tensors from tensors are allowed, including all
+operators of the graphs that `ms_crf.export` writes. The list does not depend on the version of MindSpore.
 """
 
 import os
@@ -24,9 +24,9 @@ import mindspore as ms
 import numpy as np
 from mindspore import nn
 
-LARGEST = 1 << 30              # bytes of weights that MindSpore puts into one file
-_MOST = LARGEST + (64 << 20)   # bytes of a graph, operators included
-_REFERENCE = 'REF::'            # before the name of an entry of the table of primitives, or of a function
+LARGEST = 1 << 30              # largest size of weights, in bytes, that MindSpore writes into one file
+_MOST = LARGEST + (64 << 20)   # largest size of a graph with its operators, in bytes
+_REFERENCE = 'REF::'            # the prefix of a name in the table of primitives, or of a function
 _FIELDS = {'ModelProto': ('graph', 'functions', 'primitives'), 'PrimitiveProto': ('attribute',),
            'GraphProto': ('node', 'parameter', 'attribute'), 'NodeProto': ('attribute', 'node_attr', 'primal_attr'),
            'AttributeProto': ('t', 'tensors', 'g', 'graphs', 'values', 'seq_info'),
@@ -37,11 +37,14 @@ ALLOWED = frozenset(name for line in LIST.read_text(encoding='utf-8').splitlines
 
 
 def check_operators(path: PathLike, draft: PathLike | None = None) -> None:
-    """Raises CorpusError unless a file is a MindIR graph, all of it in this file, of operators that only compute.
+    """Checks that a file is a MindIR graph in a single file, and that all its operators only compute.
 
     Args:
-        path: of the graph, for messages.
-        draft: the file to read if it does not have its name yet.
+        path: path of the graph, for messages.
+        draft: the file to read, if the graph is not at `path` yet.
+
+    Raises:
+        CorpusError: the file is invalid, or has an operator that is not allowed.
     """
     from mindspore.train.mind_ir_pb2 import ModelProto
 
@@ -56,7 +59,7 @@ def check_operators(path: PathLike, draft: PathLike | None = None) -> None:
         raise CorpusError(path, None, f'cannot be read: {error.strerror}') from None
     except CorpusError:
         raise
-    except Exception:                            # its type depends on the version of protobuf
+    except Exception:                            # the type of the error depends on the version of protobuf
         raise CorpusError(path, None, 'expected a MindIR graph, got a damaged or encrypted file; copy it again, or '
                                       'export again') from None
     for part in _parts(model):
@@ -66,14 +69,14 @@ def check_operators(path: PathLike, draft: PathLike | None = None) -> None:
             raise CorpusError(path, None, f'expected operators that only compute, got {brief(part.op_type)}, which is '
                                           f'not in the list {LIST.name}; {advice}')
         if kind == 'TensorProto' and part.HasField('external_data'):
-            raise CorpusError(path, None, f'expected a graph with its weights in the same file, got the name of '
+            raise CorpusError(path, None, f'expected a graph with its weights in the same file, got a reference to '
                                           f'another file; {advice}')
         if kind == 'GraphProto' and part.bprop_filepath or kind == 'ModelProto' and part.HasField('preprocessor'):
-            raise CorpusError(path, None, f'expected a graph alone, got one that reads other files or data; {advice}')
+            raise CorpusError(path, None, f'expected a graph alone, got a graph that reads other files; {advice}')
 
 
 def _parts(model: Any) -> Iterator[Any]:
-    """A model and all parts of it that can name an operator or a file, wherever they are nested."""
+    """A model and all its nested parts that can name an operator or a file."""
     waiting = [model]
     while waiting:
         part = waiting.pop()
@@ -84,47 +87,48 @@ def _parts(model: Any) -> Iterator[Any]:
 
 
 def _placeholders(inputs: dict[str, tuple]) -> list[ms.Tensor]:
+    """A tensor for each input: zeros of its shape, or a tensor without values if an axis is dynamic (None)."""
     return [ms.Tensor(np.zeros(shape, np.int32)) if None not in shape else ms.Tensor(shape=list(shape), dtype=ms.int32)
             for shape in inputs.values()]
 
 
 def export(run: SavedRun | PathLike, path: PathLike, output: str = PATHS, static: Static = None) -> None:
-    """Writes the graph of a run, and a record of the same name that ends in .json.
+    """Writes the graph of a run, and a record with the same name that ends in .json.
 
     Args:
-        run: to export, or its directory.
-        path: of the graph; ends in .mindir.
-        output: 'paths', 'confidences' or 'emissions': what the graph gives.
-        static: (batch, length) for a graph of these alone, or None for any.
+        run: the run to export, or its directory.
+        path: path of the graph; ends in .mindir.
+        output: output of the graph: 'paths', 'confidences' or 'emissions'.
+        static: (batch, length) of a graph with this fixed shape; None for a graph that takes any shape.
 
     Raises:
-        OptionError: the run has no such output, or a batch does not fit into memory.
-        CorpusError: the run is damaged, or the files can't be written; what was there before stays.
+        OptionError: the model does not support this output, or a batch does not fit into memory.
+        CorpusError: the run is damaged, or the files cannot be written; earlier files stay unchanged.
     """
     check_target(path)
     run = run if isinstance(run, SavedRun) else SavedRun.open(run)
     if output == EMISSIONS and run.options.head != 'crf':
-        raise OptionError('emissions can be exported of a run with the head crf only, got softmax: there is nothing to '
-                          'trace back')
+        raise OptionError('emissions can only be exported from a run with the head crf, got softmax, which needs no '
+                          'back-trace')
     graph_input, cell = kind_of_run(run).exported(run, output)
     size = sum(4 * parameter.size for parameter in cell.get_parameters())
     if size > LARGEST:
-        raise CorpusError(run.path, None, f'expected a network of at most {LARGEST:,} bytes of weights, which '
-                                          f'MindSpore writes into one graph, got one of {size:,}; tag with the run '
-                                          'itself')
+        raise CorpusError(run.path, None, f'expected at most {LARGEST:,} bytes of weights, the limit of MindSpore for '
+                                          f'a graph in one file, got {size:,}; tag with the run directory')
     if static:
-        graph_record.check_room(graph_input, static, f'a graph for batches of {static[0]} x {static[1]} tokens')
+        graph_record.check_batch_memory(graph_input, static, f'a graph for batches of {static[0]} x {static[1]} tokens')
     record = {
         'format': graph_record.FORMAT, 'model': run.kind_name, 'graph': Path(path).name, 'output': output,
         'static': static, 'set_inputs': static is None, **graph_record.tensors_of(graph_input, output, static),
         'scheme': run.scheme, 'found_scheme': run.file_scheme, 'written_scheme': run.written_scheme or run.scheme,
         'splitter': run.splitter, **graph_input.to_json()}
-    # A name of its own: MindSpore writes elsewhere if it does not end in .mindir, as a long one that is cut does not.
+    # The draft has a short name: MindSpore writes to another file if the name does not end in .mindir, for example
+    # because a long name was cut.
     with temporary(draft_of(Path(os.path.realpath(path)).with_name('graph.mindir'))) as draft:
         with faults_named(path):
             try:
                 ms.export(cell, *_placeholders(graph_input.inputs(static)), file_name=draft, file_format='MINDIR')
-            except RuntimeError as error:                        # what MindSpore makes of a full disk
+            except RuntimeError as error:                        # MindSpore raises it if the disk is full
                 raise CorpusError(path, None, f'cannot be written: {_first_line(error)}') from None
         check_operators(path, draft)
         graph_record.replace_pair(path, draft, record)
@@ -163,7 +167,7 @@ class MindIRDecoder(Generic[E]):
             cell.set_inputs(*_placeholders(graph_input.inputs()))
 
     def run(self, encoded: E, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-        """Tags sentences, batch by batch; see `Decoder.run`."""
+        """Tags sentences in batches; see `Decoder.run`."""
         names = list(self.graph_input.inputs())
         for indices in self._batches(self.graph_input.sizes(encoded)):
             lengths = encoded.lengths[indices]
@@ -179,15 +183,15 @@ class MindIRDecoder(Generic[E]):
             yield indices, arrays if task == CONFIDENCES else arrays[:2]
 
     def _batches(self, sizes: np.ndarray) -> Iterator[np.ndarray]:
-        """Indices of sentences of similar sizes."""
+        """Indices of sentences of similar sizes, a batch at a time."""
         rows, longest = self.static or (self.graph_input.rows, None)
         if longest is not None and sizes.max() > longest:
             index = int(np.argmax(sizes > longest))
-            raise SentenceError(index, f'the graph takes sentences of up to {longest} {self.graph_input.unit}, got one '
-                                       f'of {sizes[index]}; export one for any, or for a greater length')
+            raise SentenceError(index, f'the graph takes sentences of up to {longest} {self.graph_input.unit}, got '
+                                       f'{sizes[index]}; export a graph for any length, or for a greater length')
         batch: list[int] = []
         for index in np.argsort(sizes, kind='stable').tolist():
-            # The next is at least as long as all before it.
+            # This sentence is at least as long as all previous ones.
             too_many = longest is None and sizes[index] * (len(batch) + 1) > self.graph_input.tokens
             if batch and (too_many or len(batch) == rows):
                 yield np.array(batch)

@@ -1,4 +1,4 @@
-"""Opens trained models, run directories and exported graphs, and exports runs; plugins register model types."""
+"""Opens trained models (run directories and exported graphs), exports runs, and loads plugins with model types."""
 
 import importlib.util
 import os
@@ -20,17 +20,17 @@ from ms_crf.runs.run import SavedRun
 
 
 def run_plugin(path: str) -> None:
-    """Runs a Python file that registers kinds of model, unless it has run already.
+    """Runs a Python file that registers model types, unless the file has run already.
 
     Args:
-        path: of the file.
+        path: path of the file.
 
     Raises:
-        OptionError: the file is not there, or fails.
+        OptionError: the file is missing, or raises an error.
     """
     if not os.path.isfile(path):
-        raise OptionError(f'{argument("plugin")} must be a Python file, got {path!r}, which is none')
-    # A name in sys.modules, where MindSpore looks up the module of a function when it compiles it.
+        raise OptionError(f'{argument("plugin")} must be a Python file, got {path!r}, which is not a file')
+    # MindSpore looks up the module of a function in sys.modules when it compiles the function.
     name = f'ms_crf_plugin_{os.path.basename(path).partition(".")[0]}'
     if name in sys.modules:
         return
@@ -41,7 +41,7 @@ def run_plugin(path: str) -> None:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:     # whatever it raises is a fault of the plugin
+    except (Exception, SystemExit) as error:     # every error that is raised here is an error of the plugin
         del sys.modules[name]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == spec.origin]
         line = getattr(error, 'lineno', None) if isinstance(error, SyntaxError) else lines[-1] if lines else None
@@ -50,10 +50,10 @@ def run_plugin(path: str) -> None:
 
 
 def open_model(path: PathLike | SavedRun | Graph) -> SavedRun | Graph:
-    """Opens a run directory, or a graph if the name ends in .mindir; an opened one is returned as it is.
+    """Opens a run directory, or an exported graph if the name ends in .mindir; returns an opened model unchanged.
 
     Raises:
-        CorpusError: it is damaged, of another version, or neither of both.
+        CorpusError: the model is damaged, was written by another version, or is neither a run nor a graph.
     """
     if isinstance(path, (SavedRun, Graph)):
         return path
@@ -61,7 +61,7 @@ def open_model(path: PathLike | SavedRun | Graph) -> SavedRun | Graph:
 
 
 def decoder_of(model: SavedRun | Graph, compiled: Compiled | None = None) -> Decoder:
-    """What tags with a model; `compiled` is called after a graph of a run was compiled."""
+    """A decoder that tags with a model; `compiled` is called after each compilation of a graph of a run."""
     if isinstance(model, SavedRun):
         return kind_of_run(model).load(model, compiled)
     from ms_crf.models.mindir import MindIRDecoder  # here, because it starts MindSpore
@@ -69,71 +69,71 @@ def decoder_of(model: SavedRun | Graph, compiled: Compiled | None = None) -> Dec
 
 
 def device_for(name: str, *models: SavedRun | Graph, watcher: Watcher = SILENT) -> str | None:
-    """Makes MindSpore compute on a device, if one of some models computes with MindSpore.
+    """Selects the device of MindSpore if a model computes with MindSpore.
 
     Args:
-        name: of the device, see `choose_device`.
-        models: that will be used.
-        watcher: is told which device it is.
+        name: name of the device, see `choose_device`.
+        models: the models that will be used.
+        watcher: receives the name of the chosen device.
 
     Returns:
         The name of the device; None if MindSpore is not needed.
 
     Raises:
-        OptionError: the device does not work here, or the models compute on the CPU.
+        OptionError: the device does not work on this machine, or the models compute on the CPU only.
     """
     if any(model.uses_mindspore for model in models):
         return choose_device(name, watcher)
     if name not in ('auto', 'CPU'):
-        found = ' and '.join(f'{model.path}, of kind {model.kind_name}' for model in models)
-        raise OptionError(f'{argument("device")} {name} means nothing to {found}, which computes on the CPU; leave it '
-                          'away')
+        names = ' and '.join(f'{model.path} of type {model.kind_name}' for model in models)
+        raise OptionError(f'{argument("device")} {name} has no effect with {names}, which computes on the CPU; omit it')
     return None
 
 
 class Exported(NamedTuple):
-    """The files that `export` has written, and the run that they are from."""
+    """The files that `export` has written, and the exported run."""
 
     graph: Path
-    record: Path               # in JSON, what a program needs to run the graph
+    record: Path               # JSON file with the vocabulary, the tags and the shapes of inputs and outputs
     run: Path
 
 
 def export(output: PathLike = 'model.mindir', *, run: PathLike | None = None, confidence: bool = False,
            emissions: bool = False, static: Sequence[int] | None = None, plugin: PathLike | None = None,
            device: str = 'auto', watcher: Watcher = SILENT) -> Exported:
-    """Writes the model of a run as a MindIR graph, and a record in JSON with vocabularies and tags.
+    """Writes the model of a run as a MindIR graph, and a JSON record with its vocabularies and tags.
 
     Args:
         output: path of the graph, which ends in .mindir; the record has the same name and ends in .json.
         run: run directory; by default the newest in runs/.
         confidence: whether the graph also returns posteriors.
-        emissions: whether the graph returns score and history, the input of `post_decode`, in place of paths.
-        static: batch size and length of a graph for this shape only; by default it takes every shape.
-        plugin: Python file that registers kinds of model.
+        emissions: whether the graph returns score and history, the input of `post_decode`, instead of paths.
+        static: batch size and length of a graph with this fixed shape; by default the graph takes any shape.
+        plugin: Python file that registers custom model types.
         device: 'auto', 'CPU', 'GPU' or 'Ascend'.
-        watcher: is told what is found out about the device.
+        watcher: receives messages about the device.
 
     Returns:
         The paths of both files, and of the run.
 
     Raises:
-        OptionError: an argument can't be, or the model can't be exported so.
-        CorpusError: the run is damaged, or the files can't be written; earlier files stay.
+        OptionError: an argument is invalid, or the model does not support this export.
+        CorpusError: the run is damaged, or the files cannot be written; earlier files stay unchanged.
 
     Example:
         >>> from ms_crf.api import export
         >>> export('model.mindir', run='runs/sample').record                              # doctest: +SKIP
         PosixPath('model.json')
     """
-    given = ExportArguments.from_call(locals())
-    if given.plugin:
-        run_plugin(given.plugin)
-    path = Path(given.output)
+    arguments = ExportArguments.from_call(locals())
+    if arguments.plugin:
+        run_plugin(arguments.plugin)
+    path = Path(arguments.output)
     check_target(path)
-    folder = Path(given.run or newest('runs'))
-    choose_device(given.device, watcher)
+    folder = Path(arguments.run or newest('runs'))
+    choose_device(arguments.device, watcher)
     from ms_crf.models import mindir  # here, because it starts MindSpore
-    what = CONFIDENCES if given.confidence else EMISSIONS if given.emissions else PATHS
-    mindir.export(folder, path, what, (given.static[0], given.static[1]) if given.static else None)
+    task = CONFIDENCES if arguments.confidence else EMISSIONS if arguments.emissions else PATHS
+    static = (arguments.static[0], arguments.static[1]) if arguments.static else None
+    mindir.export(folder, path, task, static)
     return Exported(path, record_of(path), folder)

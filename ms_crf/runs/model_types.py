@@ -59,10 +59,11 @@ class ModelType:
 
 
 TYPES: dict[str, ModelType] = {row.name: row for row in (
-    ModelType(DEFAULT, DEFAULT, 'ms_crf.models.words.model:WordKind',
+    ModelType(DEFAULT, DEFAULT, 'ms_crf.models.words.model_type:WordKind',
               'a neural network with a BiLSTM or an encoder'),
-    ModelType('encoder', DEFAULT, 'ms_crf.models.encoder.model:EncoderKind', chosen_by='encoder', mark='tokenizer'),
-    ModelType('hmm', 'hmm', 'ms_crf.models.hmm.model:HMMKind', 'a hidden Markov model, estimated by counting',
+    ModelType('encoder', DEFAULT, 'ms_crf.models.encoder.model_type:EncoderKind', chosen_by='encoder',
+              mark='tokenizer'),
+    ModelType('hmm', 'hmm', 'ms_crf.models.hmm.model_type:HMMKind', 'a hidden Markov model, estimated by counting',
               effects=frozenset(['add'])),
 )}
 #: choices of the option `model`; `add` appends to the list

@@ -20,7 +20,7 @@ from ms_crf.formats.lines import check_readable, chunks
 from ms_crf.formats.registry import BRAT, FORMATS, JSON, of_corpus, read_corpus
 from ms_crf.models import chains
 from ms_crf.models.base import SentenceError
-from ms_crf.models.chains import LEAST_CONFIDENCE, TOKEN_ENTROPY, ChainDecoder, Unsure
+from ms_crf.models.chains import LEAST_CONFIDENCE, TOKEN_ENTROPY, ChainDecoder, Uncertainty
 from ms_crf.tagging.arguments import AUTO, LINES, SuggestArguments
 from ms_crf.tagging.files import Inputs, source_of
 from ms_crf.text.partial import scoring_scheme
@@ -158,14 +158,14 @@ class _Chooser(Inputs):
                 if item is not None and item.tokens:
                     yield name, item
 
-    def _scored(self, chunk: Sequence[tuple[str, Sentence]]) -> tuple[list[Unsure], list[float]]:
+    def _scored(self, chunk: Sequence[tuple[str, Sentence]]) -> tuple[list[Uncertainty], list[float]]:
         """Returns predictions of the model for sentences, and their uncertainty scores."""
         sentences = [item.tokens for _, item in chunk]
         try:
             if self.arguments.by == TOKEN_ENTROPY:
                 predictions = chains.token_entropies(cast(ChainDecoder, self.tagger.decoder), sentences)
                 return predictions, [each.entropy for each in predictions]
-            predictions = [Unsure(each.tags, each.confidence or 0.0, 0.0) for each in self.tagger.tag(sentences, True)]
+            predictions = [Uncertainty(each.tags, each.confidence or 0.0, 0.0) for each in self.tagger.tag(sentences, True)]
         except SentenceError as error:
             name, item = chunk[error.index]
             raise CorpusError(name, item.line, error.reason) from None
@@ -187,7 +187,7 @@ class _Chooser(Inputs):
         return remarks.lines()
 
 
-def _document(source: str, item: Sentence, tagged: Unsure, model: str) -> Document:
+def _document(source: str, item: Sentence, tagged: Uncertainty, model: str) -> Document:
     """Returns a document of one sentence with predicted tags.
 
     The text of a JSON record is not stripped, because other fields of the record may contain offsets in it.

@@ -8,7 +8,7 @@ from ms_crf.base import memory
 from ms_crf.cli import train
 from ms_crf.models import learning
 from ms_crf.models.words.learner import character_weights
-from ms_crf.models.words.model import build_network
+from ms_crf.models.words.model_type import build_network
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs.options import Options
 

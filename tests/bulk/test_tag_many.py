@@ -314,7 +314,7 @@ def main(run, tmp_path, capfd):
     (['--input', 's3://bucket/a'], "--input must be file names that are valid on all machines, got 's3://bucket/a'"),
     (['--address', 'localhost'], "--address must be HOST:PORT or auto, got 'localhost'"),
     (['--address', 'ray://a:1'], "--address must be HOST:PORT or auto, got 'ray://a:1'"),
-    (['--plugin', 'none.py'], "--plugin must be a Python file, got 'none.py', which is none")])
+    (['--plugin', 'none.py'], "--plugin must be a Python file, got 'none.py', which is not a file")])
 def test_tag_many_options_that_can_not_be(main, arguments, message):
     assert main(*arguments) == (2, '', f'ms-crf tag-many: {message}\n')
 

@@ -175,7 +175,7 @@ def test_infer_what_a_static_graph_does_not_take_or_give_is_named_by_line_and_op
         assert infer_py('--mindir', graph, '--input', path, *options) == (2, '', f'infer.py: {reason}\n')
     status, out, errors = infer_py('--mindir', graph, '--input', path)
     assert status == 2 and [PIECES.sub(r'\1', line) for line in out.splitlines()] == ['on', '', 'of Xan Yel']
-    reason = 'the graph takes sentences of up to 4 tokens, got one of 5; export one for any, or for a greater'
+    reason = 'the graph takes sentences of up to 4 tokens, got 5; export a graph for any length, or for a greater'
     assert errors == f'infer.py: {path}:4: {reason} length\n'
     assert infer_py('--mindir', graph, '--text', 'a a a a a') == (2, '', f'infer.py: --text: {reason} length\n')
 

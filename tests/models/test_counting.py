@@ -8,7 +8,7 @@ import sys
 from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.cli import train
-from ms_crf.models.hmm.model import read_hmm
+from ms_crf.models.hmm.model_type import read_hmm
 from ms_crf.runs.run import SavedRun
 
 import numpy as np
@@ -66,7 +66,7 @@ def test_counting_a_device_that_is_not_used_is_refused(command, hmm, corpora, ca
                                                                      'GPU']) == 2
     shown = capsys.readouterr()
     assert shown.out == '' and shown.err.splitlines()[-1].partition(': ')[2] == (
-        f'--device GPU means nothing to {hmm}, of kind hmm, which computes on the CPU; leave it away')
+        f'--device GPU has no effect with {hmm} of type hmm, which computes on the CPU; omit it')
 
 
 @pytest.mark.parametrize('arguments,message', [
@@ -80,7 +80,7 @@ def test_counting_options_that_mean_nothing(arguments, message, tmp_path, capsys
 
 
 @pytest.mark.parametrize('name,change,message', [
-    ('tables.npz', None, 'tables.npz: no such file'), ('tables.npz', b'PK', 'expected tables as training writes them'),
+    ('tables.npz', None, 'tables.npz: no such file'), ('tables.npz', b'PK', 'expected tables written by training'),
     ('vocab.json', b'{}', 'expected the keys tags, words, shapes'),
     ('vocab.json', b'{"tags": ["O"], "words": [], "shapes": []}', 'expected start of shape (1,)'),
     ('vocab.json', b'{"tags": 1, "words": [], "shapes": []}', 'expected "tags" to be a list of strings')])

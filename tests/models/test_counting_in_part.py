@@ -61,9 +61,9 @@ def test_counting_in_part_what_is_not_known_is_counted_as_it_is_expected():
 
 
 @pytest.mark.parametrize('sets,message', [
-    ([np.ones((3, 3), bool)], r'tags must hold a list for each sentence \(4\), got 1'),
-    (sets_of(['D N V', 'D N', 'D N V N', 'X']), r'sets must hold for sentence 3 bools \(1, 3\) with a True'),
-    ([np.ones((len(row), 2), bool) for row in TAGS], r'sets must hold for sentence 0 bools \(3, 3\)'),
+    ([np.ones((3, 3), bool)], r'tags must contain a list for each sentence \(4\), got 1'),
+    (sets_of(['D N V', 'D N', 'D N V N', 'X']), r'sets must contain for sentence 3 an array \(1, 3\) of bools with a'),
+    ([np.ones((len(row), 2), bool) for row in TAGS], r'sets must contain for sentence 0 an array \(3, 3\)'),
 ])
 def test_counting_in_part_sets_that_are_none_are_refused(sets, message):
     with pytest.raises(ValueError, match=message):

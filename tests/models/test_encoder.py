@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from ms_crf.formats.registry import read_corpus
 from ms_crf.models.base import Tags
 from ms_crf.models.encoder.learner import Reader
-from ms_crf.models.encoder.model import EncoderDecoder, SubwordGraphInput, build_encoder
+from ms_crf.models.encoder.model_type import EncoderDecoder, SubwordGraphInput, build_encoder
 from ms_crf.models.encoder.network import SubwordTagger, pool_words
 from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.models.encoder.windows import Subwords, pack, subword_batch, window_arrays, window_ranges, windows_at_most

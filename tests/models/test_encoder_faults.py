@@ -29,8 +29,8 @@ QUERY = 'encoder.layer.1.attention.self.query.weight'
     ({}, without('embeddings.word_embeddings.weight'),
      'model.safetensors: expected a tensor embeddings.word_embeddings.weight, got none'),
     ({}, changed(QUERY, np.zeros((12, 11), np.float32)),
-     f'model.safetensors: expected {QUERY} of shape (12, 12), as config.json says, got (12, 11)'),
-    ({}, changed(QUERY, np.zeros((12, 12), np.int8)), f'{QUERY} of type F32 or F16, got I8; save the model in 32 bits'),
+     f'model.safetensors: expected {QUERY} of shape (12, 12), as in config.json, got (12, 11)'),
+    ({}, changed(QUERY, np.zeros((12, 12), np.int8)), f'{QUERY} of type F32 or F16, got I8; save the model as float32'),
     ({}, changed(QUERY, np.full((12, 12), np.nan, np.float32)), f'expected {QUERY} to be finite numbers'),
     ({'model_type': 'gpt2'}, None,
      "config.json: expected \"model_type\" to be one of bert, roberta, xlm-roberta, camembert, got 'gpt2'"),
@@ -42,7 +42,7 @@ QUERY = 'encoder.layer.1.attention.self.query.weight'
     ({'hidden_size': 0}, None, 'expected "hidden_size" to be at least 1, got 0'),
     ({'layer_norm_eps': 'x'}, None, 'expected "layer_norm_eps" to be a number, got'),
     ({'layer_norm_eps': 1.0}, None, 'expected "layer_norm_eps" to be a number between 0 and 1, got 1.0'),
-    ({'vocab_size': 50}, None, f'expected "vocab_size" to be at least {len(PIECES)}, one more than the last id'),
+    ({'vocab_size': 50}, None, f'expected "vocab_size" to be at least {len(PIECES)}, one more than the largest id'),
     ({'hidden_act': ['gelu']}, None, "\"hidden_act\" to be one of gelu, gelu_new, gelu_pytorch_tanh, relu, got ["),
     ({'vocab_size': 10 ** 12}, None, 'expected embeddings.word_embeddings.weight of shape (1000000000000, 12), as'),
     ({'num_hidden_layers': 10 ** 12}, None, 'expected a tensor encoder.layer.2.attention.self.query.weight, got none'),
@@ -70,20 +70,20 @@ WITHOUT_UNKNOWN = WITHOUT_SPECIALS.replace(b', "[UNK]": 1', b'')
 
 
 @pytest.mark.parametrize('name,content,message', [
-    ('config.json', None, 'bert/config.json: no such file; expected that of a pretrained encoder'),
+    ('config.json', None, 'bert/config.json: no such file; expected the configuration of a pretrained encoder'),
     ('config.json', b'{', 'bert/config.json: expected JSON as the Hugging Face hub writes it: '),
     ('config.json', b'[]', 'expected a JSON object, got list'),
     ('model.safetensors', None, 'bert/model.safetensors: no such file; expected the weights in one file'),
     ('model.safetensors', b'garbage' * 9, 'bert/model.safetensors: expected tensors in the format safetensors: '),
     ('model.safetensors', 'half', 'bert/model.safetensors: expected tensors in the format safetensors: '),
-    ('vocab.txt', None, 'bert/tokenizer.json: no such file; expected it, or vocab.txt'),
+    ('vocab.txt', None, 'bert/tokenizer.json: no such file; expected tokenizer.json or vocab.txt'),
     ('vocab.txt', b'[UNK]\n[CLS]\n', 'bert/vocab.txt: expected a line [SEP], got none'),
-    ('vocab.txt', b'\xff', 'bert/vocab.txt: expected a subword a line, in UTF-8: '),
-    ('tokenizer.json', b'{"model": 1}', 'bert/tokenizer.json: expected a tokenizer as the library tokenizers reads it'),
+    ('vocab.txt', b'\xff', 'bert/vocab.txt: expected one subword per line, in UTF-8: '),
+    ('tokenizer.json', b'{"model": 1}', 'bert/tokenizer.json: expected a tokenizer in the JSON format of the library'),
     ('tokenizer.json', b'x', 'bert/tokenizer.json: expected JSON as the Hugging Face hub writes it: '),
     ('tokenizer.json', b'[' * 100000, 'writes it: it is nested too deeply'),
-    ('tokenizer.json', WITHOUT_SPECIALS, 'bert/tokenizer.json: expected a tokenizer that puts special tokens such as '),
-    ('tokenizer.json', WITHOUT_UNKNOWN, 'bert/tokenizer.json: expected [UNK], which stands for unknown subwords, '),
+    ('tokenizer.json', WITHOUT_SPECIALS, 'bert/tokenizer.json: expected a tokenizer with a "post_processor" that '),
+    ('tokenizer.json', WITHOUT_UNKNOWN, 'bert/tokenizer.json: expected the unknown subword [UNK] in the list '),
     ('tokenizer_config.json', b'{"do_lower_case": "no"}', 'expected "do_lower_case" to be true or false, got \'no\''),
 ])
 def test_encoder_faults_an_encoder_with_damaged_files(corpora, tmp_path, capsys, name, content, message):
@@ -122,7 +122,7 @@ def test_encoder_faults_options_that_mean_nothing(others, message):
 
 
 def test_encoder_faults_a_cache_that_is_no_folder(corpora, encoder, tmp_path, capsys):
-    check_fault(corpora, tmp_path, capsys, encoder, 'dev.tsv: expected a folder to keep vectors in: ',
+    check_fault(corpora, tmp_path, capsys, encoder, 'dev.tsv: cannot create a folder for vectors: ',
                 '--encoder-cache', str(corpora / 'dev.tsv'))
 
 

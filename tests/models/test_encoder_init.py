@@ -59,7 +59,7 @@ def test_encoder_init_tags_are_taken_by_name_the_lstm_stays_and_the_base_may_go(
     shutil.copytree(bases / 'frozen', base)
     before = records.read_tensors(base / 'weights.ckpt')
     run = begun(*places, *STEPS, '--init', base, '--freeze', 'lstm', '--save', tmp_path / 'run')
-    assert f'taken over from {base}: the encoder, 3 of 5 tags (new: B-LOC, I-LOC); kept as they are: lstm' in (
+    assert f'initialised from {base}: the encoder, 3 of 5 tags (new: B-LOC, I-LOC); frozen: lstm' in (
         run.watcher.output.getvalue().splitlines())
     shutil.rmtree(base)
     assert train.main(['--resume', str(tmp_path / 'run'), '--device', 'CPU']) == 0
@@ -83,14 +83,14 @@ def test_encoder_init_the_encoder_is_that_of_the_base_under_whatever_name(bases,
     frozen, tuned = bases / 'frozen', bases / 'tuned'
     for base, given, message in (
             (frozen, ['--encoder', other],
-             f"--encoder must be {frozen}/encoder, as --init {frozen} has it, got {str(other)!r}; leave it away"),
+             f"--encoder must be {frozen}/encoder as in --init {frozen}, got {str(other)!r}; omit it"),
             (frozen, ['--encoder-lstm', 8],
-             f'--encoder-lstm must be 6, as --init {frozen} has it, got 8; leave it away'),
+             f'--encoder-lstm must be 6 as in --init {frozen}, got 8; omit it'),
             (frozen, ['--freeze', 'words'], "--freeze must name some of lstm, got 'words'"),
             (tuned, ['--encoder-lr', 0],
-             f'--encoder-lr must be above 0, since --init {tuned} has tuned its encoder, got 0'),
+             f'--encoder-lr must be above 0, because --init {tuned} has a fine-tuned encoder, got 0'),
             (frozen, ['--encoder-cache', frozen / 'kept'],
-             f'--encoder-cache must not lie in the run that --init names, got {frozen}/kept; choose another folder')):
+             f'--encoder-cache must not be in the run of --init, got {frozen}/kept; choose another folder')):
         assert train.main([*places, *STEPS, '--init', str(base), *map(str, given), '--save',
                            str(tmp_path / 'run')]) == 2
         assert capfd.readouterr() == ('', f'train.py: {message}\n') and not (tmp_path / 'run').exists()

@@ -11,7 +11,7 @@ from ms_crf import Tagger, allowed_transitions
 from ms_crf.base.errors import CorpusError
 from ms_crf.cli import export, infer, train
 from ms_crf.models import mindir
-from ms_crf.models.encoder.model import read_encoder
+from ms_crf.models.encoder.model_type import read_encoder
 from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.models.encoder.windows import Subwords
 from ms_crf.runs import records
@@ -48,7 +48,7 @@ def frozen(corpora, encoder, tmp_path_factory):
 def test_encoder_runs_what_a_run_prints_and_leaves(frozen, encoder):
     folder, output = frozen
     lines = output.splitlines()
-    assert any(line.endswith(' subwords a word; 2 layers, 12 wide, frozen') for line in lines)
+    assert any(line.startswith('encoder of 2 layers of width 12, frozen; ') for line in lines)
     assert any(line.startswith('encoded train: 21 windows in ') for line in lines)
     assert sum(line.startswith('epoch ') for line in lines) == 2
     assert {file.name for file in folder.iterdir()} == {'encoder', 'config.json', 'vocab.json', 'weights.ckpt',
@@ -121,7 +121,7 @@ def test_encoder_runs_give_their_tags_in_graphs_of_one_shape_and_of_emissions(fr
     assert [tagged.tags for tagged in tagger.tag(LONG)] == tags_of_long
     capsys.readouterr()
     assert infer.main(['--mindir', str(graph), '--text', 'to ' * 31, '--device', 'CPU']) == 2
-    assert 'sentences of up to 30 tokens or subwords, got one of 31' in capsys.readouterr().err
+    assert 'sentences of up to 30 tokens or subwords, got 31' in capsys.readouterr().err
 
 
 def test_encoder_runs_infer_scores_as_training_did(frozen, corpora, capsys):
@@ -159,7 +159,7 @@ def test_encoder_runs_vectors_that_are_kept_serve_another_run(frozen, corpora, e
     with pytest.raises(CorpusError, match='copy: expected the encoder that .* was trained with, got another or a dam'):
         read_encoder(opened)
     shutil.rmtree(copy)
-    with pytest.raises(CorpusError, match='copy: no such folder; .*/config.json names it as the encoder of the run'):
+    with pytest.raises(CorpusError, match='copy: no such folder; it is the encoder in .*/config.json; restore'):
         read_encoder(opened)
     shutil.copytree(folder.parent / 'kept', tmp_path / 'kept')
     for file in (tmp_path / 'kept').iterdir():
@@ -168,7 +168,7 @@ def test_encoder_runs_vectors_that_are_kept_serve_another_run(frozen, corpora, e
     assert train.main(arguments(corpora, encoder, tmp_path / 'again', '--encoder-cache',
                                         str(tmp_path / 'kept'))) == 2
     message = capsys.readouterr().err
-    assert 'expected vectors as training keeps them' in message and message.endswith('; delete the file\n')
+    assert 'expected vectors stored by training' in message and message.endswith('; delete the file\n')
 
 
 def test_encoder_runs_a_signal_while_text_is_encoded_leaves_nothing(corpora, encoder, tmp_path):
@@ -251,6 +251,6 @@ def test_encoder_runs_half_a_surrogate_pair_is_tagged(frozen, corpora):
 
 def test_encoder_runs_a_network_that_is_too_large_for_a_graph(frozen, tmp_path, monkeypatch):
     monkeypatch.setattr(mindir, 'LARGEST', 1000)
-    with pytest.raises(CorpusError, match='expected a network of at most 1,000 bytes of weights, which Mind'):
+    with pytest.raises(CorpusError, match='expected at most 1,000 bytes of weights, the limit of Mind'):
         mindir.export(frozen[0], tmp_path / 'a.mindir')
     assert not list(tmp_path.iterdir())

@@ -73,11 +73,11 @@ GREAT = 10 ** 9
     ('tags', ['O', 'B-X', 'I-X', 'B-Y', 'B-\ud800'], 'expected "tags" to be Unicode, got half of a pair'),
     ('tags', ['O', 'B-X', 'I-X', 'B-Y', 'B-Y'], 'expected "tags" to be distinct'),
     ('tags', ['O', 'B-X', 'I-X', 'B-Y', 'E-Y'], 'expected "tags" that fit "scheme": tags must be'),
-    ('tags', ['O', 'B-X', 'I-X', 'B-Y'], 'expected 5 tags, as the graph has, got 4'),
-    ('words', ['to'], 'expected 10 ids of words, as the graph has, got 3'),
+    ('tags', ['O', 'B-X', 'I-X', 'B-Y'], 'expected 5 tags, as in the graph, got 4'),
+    ('words', ['to'], 'expected 10 ids of words, as in the graph, got 3'),
     ('words', 'to', 'expected "words" to be a list'),
     ('words', ['to', 'to'], 'expected "words" to be distinct'), ('words', KeyError, '"words" to be a list'),
-    ('characters', ['a'], 'expected 16 ids of characters, as the graph has, got 3'),
+    ('characters', ['a'], 'expected 16 ids of characters, as in the graph, got 3'),
     ('characters', ['ab'], 'expected "characters" to be single characters, got \'ab\''),
     ('char_length', GREAT, 'expected "char_length" to be at most 1000, got 1000000000'),
     ('char_length', 10 ** 30, 'expected "char_length" to be at most 1000'),
@@ -90,9 +90,9 @@ GREAT = 10 ** 9
     ('inputs', [[]] * 4, 'expected "inputs" to be'), ('inputs', [{'name': []}], 'expected "inputs" to be'),
     ('outputs', None, 'expected "outputs" to be a list, got None'), ('format', '1', '"format" to be 1'),
     ('format', True, '"format" to be 1, got True; another'),
-    ('format', GREAT, '"format" to be 1'), ('sha256', None, 'got another or a damaged one'),
-    ('sha256', [], 'got another or a damaged one'), ('next', 5, 'an edited or damaged one'),
-    ('next', {'record_sha256': ''}, 'an edited or damaged one')])
+    ('format', GREAT, '"format" to be 1'), ('sha256', None, 'got another or a damaged graph'),
+    ('sha256', [], 'got another or a damaged graph'), ('next', 5, 'an edited or damaged record'),
+    ('next', {'record_sha256': ''}, 'an edited or damaged record')])
 def test_graph_files_records_that_can_not_be(pair, key, value, message):
     found = refused(pair(**{key: value}))
     assert message in found
@@ -103,8 +103,8 @@ def test_graph_files_records_that_can_not_be(pair, key, value, message):
     {'scheme': 'plain'}, {'static': KeyError}, {'found_scheme': 'IOB1'}, {'another': 1}, {'record_sha256': None}])
 def test_graph_files_an_edited_record_is_found(pair, changes):
     assert refused(pair(checked=True, **changes)) == (
-        'a.json: expected the record as ms_crf.export wrote it, got an edited or damaged one; copy it again, or export '
-        'again')
+        'a.json: expected the record as ms_crf.export wrote it, got an edited or damaged record; copy it again, or '
+        'export again')
 
 
 @pytest.mark.slow
@@ -133,20 +133,20 @@ def test_graph_files_records_that_are_no_json(pair, text, message):
 def test_graph_files_what_is_not_there_or_no_file(pair, tmp_path):
     path = pair()
     record_of(path).unlink()
-    assert refused(path) == ('a.json: no such file; expected the record beside a.mindir; copy both files, or export '
+    assert refused(path) == ('a.json: no such file; expected the record of a.mindir; copy both files, or export '
                              'again')
     os.mkfifo(record_of(path))
-    assert refused(path) == 'a.json: expected JSON as ms_crf.export writes it: this is what is no file'
+    assert refused(path) == 'a.json: expected JSON written by ms_crf.export, got a device or pipe'
     record_of(path).unlink()
     record_of(path).mkdir()
     assert 'a folder' in refused(path)
     record_of(path).rmdir()
     pair().unlink()
     path.mkdir()
-    assert refused(path) == 'a.mindir: expected a graph made by ms_crf.export, got a folder'
+    assert refused(path) == 'a.mindir: expected a graph written by ms_crf.export, got a folder'
     path.rmdir()
     os.mkfifo(path)
-    assert refused(path) == 'a.mindir: expected a graph made by ms_crf.export, got what is no file'
+    assert refused(path) == 'a.mindir: expected a graph written by ms_crf.export, got a device or pipe'
 
 
 class Stopped(BaseException):
@@ -211,8 +211,8 @@ def test_graph_files_nothing_else_is_overwritten(run, tmp_path, capsys):
 
 @pytest.mark.parametrize('ending', ['mindir', 'json'])
 @pytest.mark.parametrize('kind,message', [
-    ('fifo', 'expected the name of a file to write, got something else'), ('folder', 'got a folder'),
-    ('device', 'expected the name of a file to write, got something else')])
+    ('fifo', 'expected a regular file, since graph and record are replaced together'), ('folder', 'got a folder'),
+    ('device', 'expected a regular file, since graph and record are replaced together')])
 def test_graph_files_names_that_are_no_files(tmp_path, ending, kind, message):
     path = tmp_path / f'a.{ending}'
     {'fifo': os.mkfifo, 'folder': os.mkdir, 'device': lambda path: os.symlink('/dev/null', path)}[kind](path)

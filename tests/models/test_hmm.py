@@ -232,12 +232,12 @@ def from_jieba(finalseg):
 
 @pytest.mark.parametrize('arrays,message', [
     (([[.5, .5]], np.eye(2), np.eye(2)), r'start must be \(states,\), got shape \(1, 2\)'),
-    (([.5, .5], np.eye(3), np.eye(2)), r'transition must be \(2, 2\) beside start of 2 states, got shape \(3, 3\)'),
-    (([.5, .5], np.eye(2), np.eye(3)), r'emission must be \(2, 3\) beside start'),
+    (([.5, .5], np.eye(3), np.eye(2)), r'transition must have the shape \(2, 2\) for start of 2 states, got \(3, 3\)'),
+    (([.5, .5], np.eye(2), np.eye(3)), r'emission must have the shape \(2, 3\) for start'),
     (([.5, .6], np.eye(2), np.eye(2)), 'start must add up to 1, got 1.1'),
     (([.5, .5], [[1, 0], [.5, .4]], np.eye(2)), 'transition must add up to 1 in each row, got 0.9'),
-    (([1.5, -.5], np.eye(2), np.eye(2)), 'start must hold probabilities, got -0.5'),
-    (([np.nan, 1], np.eye(2), np.eye(2)), 'start must hold probabilities, got nan')])
+    (([1.5, -.5], np.eye(2), np.eye(2)), 'start must contain probabilities, got -0.5'),
+    (([np.nan, 1], np.eye(2), np.eye(2)), 'start must contain probabilities, got nan')])
 def test_hmm_arrays_that_are_no_model(arrays, message):
     with pytest.raises(ValueError, match=message):
         HMM(*arrays)
@@ -245,19 +245,19 @@ def test_hmm_arrays_that_are_no_model(arrays, message):
 
 @pytest.mark.parametrize('call,message', [
     (lambda: HMM().viterbi([0]), 'the model is empty'),
-    (lambda: HMM(*BOXES).viterbi([0, 2]), 'sequence 0 must hold symbols from 0 to 1, got 2 at position 1'),
-    (lambda: HMM(*BOXES).log_likelihood([[0], [0.5]]), 'sequence 1 must be symbols, whole numbers'),
+    (lambda: HMM(*BOXES).viterbi([0, 2]), 'sequence 0 must contain symbols from 0 to 1, got 2 at position 1'),
+    (lambda: HMM(*BOXES).log_likelihood([[0], [0.5]]), 'sequence 1 must be a list of symbols'),
     (lambda: HMM().fit([['a']], [['X', 'Y']]), 'sentence 0 must have a tag for each token'),
-    (lambda: HMM().fit([['a']], []), 'tags must hold a list for each sentence'),
-    (lambda: HMM().fit([[]], [[]]), 'sentences must hold a token, got none'),
+    (lambda: HMM().fit([['a']], []), 'tags must contain a list for each sentence'),
+    (lambda: HMM().fit([[]], [[]]), 'sentences must contain at least one token, got none'),
     (lambda: HMM().fit([['a']], [['X']], add=-1), 'add must be at least 0, got -1'),
     (lambda: HMM().fit_sets([['a']], [np.ones((1, 2), bool)], ['X', 'Y'], add=0), 'add must be above 0, got 0'),
     (lambda: HMM().fit([['a']], [['X']], add=0, states=['X', 'Y']),
      "add=0 leaves the probabilities of state 'Y' undefined, because no token has this tag; omit it from states"),
-    (lambda: HMM().fit([['a']], [['X']], states=['Y']), "states must hold all tags, got none for 'X'"),
-    (lambda: HMM().baum_welch([[0, 1]]), 'states must be a number from 1'),
-    (lambda: HMM().baum_welch([[]], 2), 'observations must hold a symbol'),
-    (lambda: HMM().baum_welch([0, -1], 2), 'sequence 0 must hold symbols from 0, got -1 at position 1'),
+    (lambda: HMM().fit([['a']], [['X']], states=['Y']), "states must contain all tags, got none for 'X'"),
+    (lambda: HMM().baum_welch([[0, 1]]), 'states must be at least 1'),
+    (lambda: HMM().baum_welch([[]], 2), 'observations must contain a symbol'),
+    (lambda: HMM().baum_welch([0, -1], 2), 'sequence 0 must contain symbols from 0, got -1 at position 1'),
     (lambda: HMM(*BOXES).baum_welch([[0]], 5), 'states must be 3 as in the arrays'),
     (lambda: HMM([1., 0], np.eye(2), np.eye(2)).baum_welch([0, 1]), 'sequence 0 is impossible in the model')])
 def test_hmm_what_a_model_refuses(call, message):

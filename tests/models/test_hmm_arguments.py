@@ -122,9 +122,9 @@ def test_hmm_arguments_what_can_not_be_has_no_posteriors():
 
 def test_hmm_arguments_states_that_the_model_does_not_have():
     assert refused(lambda: words().log_prob(['D', 'X'])) == (
-        "sequence 0 must hold states of the model, got 'X' at position 1")
+        "sequence 0 must contain states of the model, got 'X' at position 1")
     assert refused(lambda: HMM(*ARRAYS).log_prob([[0], [1, 3]])) == (
-        'sequence 1 must hold states from 0 to 2, got 3 at position 1')
+        'sequence 1 must contain states from 0 to 2, got 3 at position 1')
     assert words().log_prob(['D', 'N']) > words().log_prob(['N', 'D'])
 
 

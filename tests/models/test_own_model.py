@@ -1,4 +1,4 @@
-"""A kind of model that is no part of the package: examples/own_model.py through all commands."""
+"""A custom model type: examples/own_model.py through all commands."""
 
 import json
 import subprocess
@@ -74,7 +74,7 @@ def test_own_model_a_program_registers_it_by_itself(run):
 
 
 @pytest.mark.parametrize('arguments,message', [
-    ([*SMALL[:2], '--plugin', 'nowhere.py'], "--plugin must be a Python file, got 'nowhere.py', which is none"),
+    ([*SMALL[:2], '--plugin', 'nowhere.py'], "--plugin must be a Python file, got 'nowhere.py', which is not a file"),
     ([*PLUGIN, *SMALL[:2], '--char', 'lstm'], '--char has no effect with --model mine; omit it'),
     (SMALL[:2], "argument --model: invalid choice: 'mine' (choose from bilstm, hmm); a custom model type needs "
      '--plugin'),
@@ -90,7 +90,7 @@ def test_own_model_what_can_not_be(tmp_path, arguments, message):
 
 
 def test_own_model_names_and_options_that_can_not_be_registered():
-    with pytest.raises(ValueError, match="Again.name must be a new one, got 'hmm', which is there already"):
+    with pytest.raises(ValueError, match="Again.name must be a new one, got 'hmm', which is already registered"):
         register(type('Again', (Kind,), {'name': 'hmm'}))
-    with pytest.raises(ValueError, match="options of the model other must be those of training, got 'wings'"):
+    with pytest.raises(ValueError, match="options of the model type other must be options of training, got 'wings'"):
         register(type('Other', (Kind,), {'name': 'other', 'options': ('wings',)}))

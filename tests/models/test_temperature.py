@@ -65,7 +65,7 @@ def test_temperature_what_is_no_chain_has_no_temperature(sentences):
     given = Given(2)
     given.chain = lambda: None
     assert fit_temperature(given, sentences, [['O'] * len(tokens) for tokens in sentences]) is None
-    with pytest.raises(ValueError, match='must be of a chain'):
+    with pytest.raises(ValueError, match='must be of a model that is a chain'):
         TemperedDecoder(given, 1.0)
     for temperature in (0, -1, math.inf, math.nan):
         with pytest.raises(ValueError, match='temperature must be above 0'):

@@ -47,9 +47,9 @@ def test_vectors_and_batches_damaged_words_that_nobody_asked_for_are_passed_over
 
 
 @pytest.mark.parametrize('text,message', [
-    ('a 1 2\nb 1\n', "v.txt:2: expected 2 numbers after 'b', as before, got 1"),
-    ('a 1 2\nb 1 2 3\n', "v.txt:2: expected 2 numbers after 'b', as before, got 3"),
-    ('2 3\na 1 2\n', "v.txt:2: expected 3 numbers after 'a', as before, got 2"),
+    ('a 1 2\nb 1\n', "v.txt:2: expected 2 numbers after 'b' as in the first line, got 1"),
+    ('a 1 2\nb 1 2 3\n', "v.txt:2: expected 2 numbers after 'b' as in the first line, got 3"),
+    ('2 3\na 1 2\n', "v.txt:2: expected 3 numbers after 'a' as in the first line, got 2"),
     ('a 1 nan\n', "v.txt:1: expected finite numbers, got nan as number 2 of 'a'"),
     ('a 1 x\n', "v.txt:1: expected 2 numbers after 'a', got '1 x'"),
     ('a\n', "v.txt:1: expected a word and its vector, got 'a'"),

@@ -128,7 +128,7 @@ def test_run_folder_a_reader_whose_file_is_replaced_meanwhile(hmm, monkeypatch):
 CRASHES = '''
 import json, os, shutil, sys
 from pathlib import Path
-from ms_crf.models.hmm.model import read_hmm
+from ms_crf.models.hmm.model_type import read_hmm
 from ms_crf.runs import records
 from ms_crf.runs.directory import RunDirectory
 from ms_crf.runs.records import saving, settle

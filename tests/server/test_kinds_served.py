@@ -59,7 +59,7 @@ def test_kinds_served_an_exported_graph_is_served_and_swapped_for_another(tmp_pa
         request = {'sentences': SENTENCES[:4]}
         check(server, [request], [said_by(Tagger.load(graph), request)])
         for body, words in (({'tokens': ['to'], 'confidence': True}, 'was exported without confidences, got true'),
-                            ({'sentences': SENTENCES}, 'takes sentences of up to 10 tokens, got one of 23')):
+                            ({'sentences': SENTENCES}, 'takes sentences of up to 10 tokens, got 23')):
             status, answer = server.tag(body)
             assert status == 422 and words in answer['error']
 

@@ -272,7 +272,7 @@ def test_tagger_what_a_graph_does_not_give(run_of, graph):
         tagger.tag([['to']], confidence=True)
     with pytest.raises(OptionError, match='^nbest must be 0 for a model'):
         tagger.tag([['to']], nbest=2)
-    with pytest.raises(OptionError, match='emissions can be exported of a run with the head crf only'):
+    with pytest.raises(OptionError, match='emissions can only be exported from a run with the head crf'):
         mindir.export(run_of(**SIMPLE), graph / 'b.mindir', 'emissions')
     assert not (graph / 'b.mindir').exists()
 
@@ -316,9 +316,9 @@ def test_tagger_damaged_runs(tmp_path, name, change, message, capfd):
 
 
 @pytest.mark.parametrize('name,change,message', [
-    ('a.mindir', None, 'a.mindir: no such file'), ('a.mindir', half, 'got another or a damaged one'),
-    ('a.mindir', b'', 'got another or a damaged one'), ('a.json', None, 'a.json: no such file'),
-    ('a.json', half, 'expected JSON'), ('a.json', b'{"format": 9}', '"format" to be 1, got 9; another version of this'),
+    ('a.mindir', None, 'a.mindir: no such file'), ('a.mindir', half, 'got another or a damaged graph'),
+    ('a.mindir', b'', 'got another or a damaged graph'), ('a.json', None, 'a.json: no such file'),
+    ('a.json', half, 'expected JSON'), ('a.json', b'{"format": 9}', '"format" to be 1, got 9; it was written by another'),
 ])
 def test_tagger_damaged_graphs(graph, name, change, message):
     file = graph / name
@@ -334,7 +334,7 @@ def test_tagger_damaged_graphs(graph, name, change, message):
 @pytest.mark.parametrize('key,value,message', [
     ('tags', 3, 'expected "tags" to be a list'), ('scheme', 'X', '"scheme" to be one of'),
     ('static', [1], '"static" to be batch and length'), ('inputs', [], '"inputs" to be words, places'),
-    ('sha256', 'x', 'got another or a damaged one')])
+    ('sha256', 'x', 'got another or a damaged graph')])
 def test_tagger_records_that_were_changed(graph, key, value, message):
     record = json.loads((graph / 'a.json').read_text())
     del record['record_sha256']                  # as an earlier version wrote it

@@ -89,8 +89,8 @@ def test_init_what_both_have_is_taken_by_its_name_and_the_rest_is_fresh(undistur
                 assert value == weights['head.transitions'][before, names['tags'].index(other)]
             else:
                 assert abs(value) <= 0.1                                   # where a CRF begins
-    assert (f'taken over from {base}: {len(names["words"])} words (4 new beside them), {len(names["characters"])} '
-            f'characters ({len(own.characters) - len(names["characters"])} new), 3 of 9 tags (new: B-LOC, I-LOC, '
+    assert (f'initialised from {base}: {len(names["words"])} words (plus 4 new), {len(names["characters"])} '
+            f'characters (plus {len(own.characters) - len(names["characters"])} new), 3 of 9 tags (new: B-LOC, I-LOC, '
             'E-LOC, S-LOC and 2 others)') in said.output.getvalue().splitlines()
 
 
@@ -185,31 +185,31 @@ def test_init_two_workers_learn_what_one_learns(undisturbed, texts, tmp_path):
     arguments = [*texts, *STEPS, '--epochs', '2', '--init', undisturbed[0], '--freeze', 'words']
     together = train_py(*arguments, '--workers', 2, '--save', tmp_path / '2')
     status, output, errors = printed(train.main, *arguments, '--save', tmp_path / '1')
-    assert (status, errors) == (0, '') and output.count('taken over from ') == 1
+    assert (status, errors) == (0, '') and output.count('initialised from ') == 1
     output, errors = together.communicate(timeout=200)
-    assert (together.returncode, errors) == (0, '') and output.count('taken over from ') == 1
+    assert (together.returncode, errors) == (0, '') and output.count('initialised from ') == 1
     close_to(tmp_path / '1', tmp_path / '2', 6)
     one, two = (records.read_tensors(tmp_path / count / 'state.ckpt')['word_table'] for count in '12')
     assert one.tobytes() == two.tobytes()
 
 
 CONTRADICTIONS = [
-    ('--hidden 8', "--hidden must be 6, as --init {base} has it, got 8; leave it away"),
-    ('--layers 2', "--layers must be 1, as --init {base} has it, got 2; leave it away"),
-    ('--char lstm', "--char must be cnn, as --init {base} has it, got 'lstm'; leave it away"),
-    ('--char-length 5', "--char-length must be 16, as --init {base} has it, got 5; leave it away"),
-    ('--word-dim 100', "--word-dim must be 6, as --init {base} has it, got 100; leave it away"),
-    ('--head softmax', "--head must be crf, as --init {base} has it, got 'softmax'; leave it away"),
-    ('--model hmm', "--model must be bilstm, as --init {base} has it, got 'hmm'; leave it away"),
-    ('--encoder x', "--encoder must be none, as --init {base} has it, got 'x'; leave it away"),
+    ('--hidden 8', "--hidden must be 6 as in --init {base}, got 8; omit it"),
+    ('--layers 2', "--layers must be 1 as in --init {base}, got 2; omit it"),
+    ('--char lstm', "--char must be cnn as in --init {base}, got 'lstm'; omit it"),
+    ('--char-length 5', "--char-length must be 16 as in --init {base}, got 5; omit it"),
+    ('--word-dim 100', "--word-dim must be 6 as in --init {base}, got 100; omit it"),
+    ('--head softmax', "--head must be crf as in --init {base}, got 'softmax'; omit it"),
+    ('--model hmm', "--model must be bilstm as in --init {base}, got 'hmm'; omit it"),
+    ('--encoder x', "--encoder must be none as in --init {base}, got 'x'; omit it"),
     ('--freeze words,charcters', "--freeze must name some of words, characters, lstm, got 'charcters'; did you mean "
                                  'characters?'),
     ('--freeze words,', "--freeze must name some of words, characters, lstm, got ''"),
     ('--freeze words --word-rate 0.1', '--word-rate has no effect with --freeze words; omit it'),
-    ('--save {base}', '--save must not be the run that --init names, nor lie in it, got {base}; choose another folder'),
-    ('--save {base}/next --overwrite', '--save must not be the run that --init names, nor lie in it, got {base}/next; '
+    ('--save {base}', '--save must not be the run of --init or a folder in it, got {base}; choose another folder'),
+    ('--save {base}/next --overwrite', '--save must not be the run of --init or a folder in it, got {base}/next; '
                                        'choose another folder'),
-    ('--embeddings {narrow}', '{narrow}: expected vectors of 6 numbers, as words in {base} have them, got 2'),
+    ('--embeddings {narrow}', '{narrow}: expected vectors of 6 numbers as in {base}, got 2'),
 ]
 
 
@@ -249,7 +249,7 @@ def test_init_the_draft_of_a_run_to_be_replaced_is_no_base(random_run, texts, tm
     """It would be deleted when the training begins."""
     shutil.copytree(random_run, tmp_path / '.mine.new')
     arguments = [*texts, '--init', str(tmp_path / '.mine.new'), '--save', str(tmp_path / 'mine')]
-    assert refused(arguments, capfd, tmp_path).startswith('--save must not be the run that --init names')
+    assert refused(arguments, capfd, tmp_path).startswith('--save must not be the run of --init')
 
 
 def test_init_a_network_without_characters_has_none_to_freeze(texts, tmp_path, capfd):
@@ -280,7 +280,7 @@ def test_init_a_base_that_is_missing_damaged_or_not_done(random_run, texts, tmp_
 
 def test_init_a_kind_that_is_not_trained_in_steps_is_no_base(hmm, texts, tmp_path, capfd):
     assert refused([*texts, '--init', str(hmm)], capfd, tmp_path) == (
-        f'{hmm}: expected a run that a training can begin with, got one of hmm, whose kind has no --init')
+        f'{hmm}: expected a run of a model type that supports --init, got a run of hmm')
 
 
 @slow
@@ -291,8 +291,8 @@ def test_init_a_kind_of_ones_own_says_whether_it_can_be_begun_with(corpora, text
                                     '--save', tmp_path / 'own')
     assert (status, errors) == (0, '')
     for arguments, message in (
-            (['--init', tmp_path / 'own'], f'{tmp_path}/own: expected a run that a training can begin with, got one of '
-                                           'mine, whose kind has no --init'),
+            (['--init', tmp_path / 'own'], f'{tmp_path}/own: expected a run of a model type that supports --init, '
+                                           'got a run of mine'),
             (['--model', 'mine', '--freeze', 'words'], '--freeze has no effect with --model mine; omit it')):
         with plugins_forgotten():
             status, _, errors = printed(train.main, *own, *texts, *arguments, '--save', tmp_path / 'run')

@@ -246,7 +246,7 @@ def test_train_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     (['--train', '{latin}'], 'latin.tsv:1: expected UTF-8, got byte 0xe9 at column 1'),
     (['--train', '{noscheme}'], "noscheme.tsv:2: expected 'O' or one of B, I, E, M, S with a type like 'B-PER', got "
                                 "'NOUN'"),
-    (['--embeddings', '{narrow}'], "narrow.txt:2: expected 2 numbers after 'to', as before, got 1"),
+    (['--embeddings', '{narrow}'], "narrow.txt:2: expected 2 numbers after 'to' as in the first line, got 1"),
     (['--embeddings', '{nan}'], "nan.txt:1: expected finite numbers, got nan as number 1 of 'of'"),
     (['--save', '{empty}'], 'empty.tsv: expected a new folder, got a file; choose another --save'),
     (['--save', '{folder}'], 'bad: expected a new folder, got an existing one; choose another --save, '),

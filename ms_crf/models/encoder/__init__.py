@@ -1,4 +1,4 @@
-"""Layer 8: the tagger over a pretrained encoder: the encoder's files, windows of subwords and the network above them.
+"""Layer 8: the tagger over a pretrained encoder: files of the encoder, windows of subwords, network and model type.
 
-It knows what all kinds of model share and none of the other kinds.
+It may know the common parts of the model types, but no other model type.
 """

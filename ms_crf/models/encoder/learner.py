@@ -1,7 +1,7 @@
-"""What the tagger over an encoder learns from, and how it tags.
+"""The training data and the decoder of the tagger over a pretrained encoder.
 
-A frozen encoder reads each sentence once, before the first epoch; a tuned one is part of the step. The vectors of
-subwords are computed in compiled graphs of fixed shapes, and kept in a folder, if one is named.
+A frozen encoder reads each sentence once, before the first epoch. A fine-tuned encoder is part of the training step.
+Compiled graphs of fixed shapes compute the vectors of subwords. `encoder_cache` names a folder to keep the vectors.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger, build_en
 from ms_crf.models.encoder.pretrained import EncoderFiles, paths_in
 from ms_crf.models.encoder.windows import Subwords, pack, specials_of, subword_batch, window_arrays, window_shape
 from ms_crf.models.graphs import GraphDecoder
-from ms_crf.models.inheritance import put_weights, taken_over
+from ms_crf.models.inheritance import describe_inherited, put_weights
 from ms_crf.models.learning import Needs, NetworkLearner, check_fits, texts_of
 from ms_crf.nn.transformer import Encoder
 from ms_crf.runs import records
@@ -35,18 +35,18 @@ from ms_crf.text.splitting import mostly_characters
 import mindspore as ms
 import numpy as np
 
-SHORTEST = 64              # row; the next lengths are twice as long, four times, ...
-SUBWORDS = 512             # of a batch; 1,024 would be some 4 % faster and take twice the memory
-WORTH = 20_000             # subwords: so many are worth a graph of shorter rows, 1 s against 20 to 50 µs a subword
+SHORTEST = 64              # length of the shortest rows; other lengths are 2, 4, 8, ... times as long
+SUBWORDS = 512             # subwords in a batch; 1,024 would be some 4 % faster and take twice the memory
+WORTH = 20_000             # subwords that justify another graph: compiling takes 1 s, a subword 20 to 50 µs
 
 
 class Reader:
-    """Computes vectors: windows are packed into rows of few lengths, which are all that is compiled.
+    """Computes the vectors of subwords; windows are packed into rows of few lengths, so that few graphs are compiled.
 
     Args:
         encoder: an `Encoder`.
-        checksum: of the encoder's files; vectors in a folder go under it.
-        folder: where vectors are kept; None for nowhere.
+        checksum: checksum of the encoder's files; part of the names of stored vectors.
+        folder: folder to store vectors in; None to store nothing.
     """
 
     def __init__(self, encoder: Encoder, checksum: str = '', folder: PathLike | None = None) -> None:
@@ -57,7 +57,7 @@ class Reader:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise CorpusError(folder, None, f'expected a folder to keep vectors in: {error.strerror}') from None
+                raise CorpusError(folder, None, f'cannot create a folder for vectors: {error.strerror}') from None
 
         @ms.jit
         def read(ids, windows, positions):
@@ -66,11 +66,11 @@ class Reader:
         self._read = read
 
     def vectors(self, encoded: Subwords, done: Callable[[int], object] | None = None) -> np.ndarray:
-        """(subwords, width) of all subwords of a corpus.
+        """The vectors of all subwords of a corpus: (subwords, width).
 
         Args:
             encoded: the corpus.
-            done: is called with the number of windows that were read, after each batch.
+            done: is called after each batch with its number of windows.
         """
         shape = len(encoded.ids), self.encoder.width
         if self.folder is None:
@@ -88,10 +88,10 @@ class Reader:
 
     def _read_windows(self, encoded: Subwords,
                       done: Callable[[int], object] | None) -> Iterator[tuple[int, np.ndarray]]:
-        """(index of the first of them, vectors) of the subwords that each window supplies."""
+        """For each window: the index of the first subword that it supplies, and the vectors of its subwords."""
         for length, indices in self._plan(encoded.window_lengths):
             packed = pack(encoded.window_lengths[indices], length)
-            rows = 1 if len(packed) == 1 else max(SUBWORDS // length, 1)         # a sentence alone should not wait
+            rows = 1 if len(packed) == 1 else max(SUBWORDS // length, 1)         # faster for a single sentence
             for start in range(0, len(packed), rows):
                 batch = [indices[row].tolist() for row in packed[start:start + rows]]
                 *arrays, begins = encoded.packed_batch(batch, (rows, length))
@@ -104,7 +104,7 @@ class Reader:
                     done(len(begins))
 
     def _plan(self, lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """(length of rows, indices of the windows that go into such), the shortest first."""
+        """(length of rows, indices of the windows in rows of this length), shortest rows first."""
         sizes = SHORTEST * 2 ** np.ceil(np.log2(np.maximum(lengths / SHORTEST, 1))).astype(np.int64)
         indices = np.zeros(0, np.int64)
         for size in np.unique(sizes):
@@ -116,7 +116,7 @@ class Reader:
 
 
 def _save(path: Path, shape: tuple[int, int], parts: Iterable[tuple[int, np.ndarray]]) -> None:
-    """Writes vectors of this shape as a whole file, from (index of the first, vectors) of its parts."""
+    """Writes vectors of this shape to a file atomically; `parts` are tuples (index of the first vector, vectors)."""
     with whole(path) as draft, faults_named(path, ''), open(draft, 'wb') as file:
         np.lib.format.write_array_header_1_0(file, {'descr': '<f4', 'fortran_order': False, 'shape': shape})
         begin = file.tell()
@@ -126,61 +126,62 @@ def _save(path: Path, shape: tuple[int, int], parts: Iterable[tuple[int, np.ndar
 
 
 def _load(path: Path, shape: tuple[int, int]) -> np.ndarray:
-    """The vectors in a file; raises CorpusError unless they have this shape."""
+    """The vectors in a file; raises CorpusError if they are damaged or have another shape."""
     try:
         vectors = np.load(path, mmap_mode='r' if shape[0] else None, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
-        raise CorpusError(path, None, f'expected vectors as training keeps them: {error}; delete the file') from None
+        raise CorpusError(path, None, f'expected vectors stored by training: {error}; delete the file') from None
     if vectors.shape != shape or vectors.dtype != np.float32:
-        raise CorpusError(path, None, f'expected vectors {shape} of float32, got {vectors.shape} of {vectors.dtype}; '
-                                      'delete the file')
+        raise CorpusError(path, None, f'expected vectors of shape {shape} in float32, got {vectors.shape} in '
+                                      f'{vectors.dtype}; delete the file')
     return vectors
 
 
-class Base(NamedTuple):
-    """The run that a training over an encoder begins with."""
+class EncoderBase(NamedTuple):
+    """The base run of a training over an encoder."""
 
     tags: list[str]
-    #: weights above the encoder, by name
+    #: weights of the layers above the encoder, by name
     tagger: dict[str, np.ndarray]
-    #: those of the encoder, as `EncoderFiles.weights` gives them, if the run has tuned it
+    #: weights of the encoder by name if the base run has fine-tuned it, otherwise None
     encoder: dict[str, np.ndarray] | None
 
 
 class EncoderLearner(NetworkLearner[Subwords, RowShape]):
-    """The corpora of a run as subwords, with their vectors if the encoder is frozen.
+    """The corpora of a training as subwords, with their vectors if the encoder is frozen.
 
     Args:
-        options: of the training.
-        corpora: its sentences, in one scheme.
-        files: of the encoder.
-        watcher: is told what is read, and how far the encoder is.
-        base: what the training begins with; None for nothing, or where it is resumed.
-        record: what config.json says of the base; None for nothing.
+        options: options of the training.
+        corpora: the sentences, all in one tag scheme.
+        files: files of the encoder.
+        watcher: receives messages and the progress of the encoder.
+        base: the base run; None for a training without base run, or a resumed training.
+        record: the field "init" of config.json; None for a training without base run.
     """
 
     def __init__(self, options: Options, corpora: Corpora, files: EncoderFiles, watcher: Watcher,
-                 base: Base | None = None, record: dict[str, Any] | None = None) -> None:
+                 base: EncoderBase | None = None, record: dict[str, Any] | None = None) -> None:
         tuned, sizes = options.encoder_lr > 0, files.sizes
         vocabulary = Tags(corpora.tags, mostly_characters(set(chain.from_iterable(texts_of(corpora)['train']))))
         super().__init__(options, corpora, vocabulary,
                          lambda sentences, tags: Subwords(sentences, files.tokenizer, sizes.longest, tags))
         subwords = sum(int(each.counts.sum()) for each in self.encoded.values())
         tokens = sum(int(each.lengths.sum()) for each in self.encoded.values())
-        watcher.say(f'{subwords / tokens:.2f} subwords a word; {sizes.layers} layers, {sizes.width} wide, '
-                    f'{f"tuned at {options.encoder_lr:g}" if tuned else "frozen"}')
+        watcher.say(f'encoder of {sizes.layers} layers of width {sizes.width}, '
+                    f'{f"learning rate {options.encoder_lr:g}" if tuned else "frozen"}; '
+                    f'{subwords / tokens:.2f} subwords per word')
         train = self.encoded['train']
         self.sizes, self.shapes = train.sizes, row_shapes(train.sizes, options.batch_size)
         check_fits(options, lambda changed: Needs(
             sizes.width, changed.encoder_lstm, changed.layers if changed.encoder_lstm else 0,
             fixed=0 if changed.encoder_lr > 0 or changed.encoder_cache else subwords * sizes.width),
-            len(corpora.tags), self.shapes, f'these files and no {argument("encoder_cache")}')
+            len(corpora.tags), self.shapes, f'this encoder and text without {argument("encoder_cache")}')
         digest = checksum(paths_in(files.path))
         self.files, self._base, self._watcher = files, base, watcher
         weights = (base and base.encoder) or files.weights()
         self._weights, self._reader = weights if tuned else None, None
         if base is not None:
-            watcher.say(taken_over(options, base.tags, vocabulary.tags, 'the encoder'))
+            watcher.say(describe_inherited(options, base.tags, vocabulary.tags, 'the encoder'))
         if not tuned:
             self._reader = reader = Reader(build_encoder(sizes, weights), digest, options.encoder_cache or None)
             for part, each in self.encoded.items():
@@ -196,25 +197,25 @@ class EncoderLearner(NetworkLearner[Subwords, RowShape]):
                         'text_sha256': text.hexdigest(), **({} if record is None else {'init': record})}
 
     def fill(self, folder: Path) -> None:
-        """Puts the encoder into a new run directory, unless it is linked to."""
+        """Copies the encoder into a new run directory, unless the run links to the encoder."""
         if not self.options.encoder_link:
             self.files.copy(folder / records.ENCODER)
 
     def network(self) -> SubwordTagger | EncodedTagger:
-        """A new network with its first weights: a `SubwordTagger`, or an `EncodedTagger` if the encoder is tuned."""
+        """A new network with its initial weights: an `EncodedTagger` for fine-tuning, else a `SubwordTagger`."""
         tagger = build_tagger(self.options, self.vocabulary, self.files.sizes.width, self.scheme)
         if self._base is not None:
             put_weights(tagger, self._base.tagger, self._base.tags, self.vocabulary.tags)
         return tagger if self._reader else EncodedTagger(build_encoder(self.files.sizes, self._weights), tagger)
 
     def decoder(self, network: SubwordTagger | EncodedTagger, compiled: Compiled | None) -> 'EncoderDecoder':
-        """What tags with a network; `compiled` is called after a graph was compiled."""
+        """A decoder that tags with `network`; `compiled` is called after each compilation of a graph."""
         tagger = network if self._reader else network.tagger
         reader = self._reader or Reader(network.encoder)
         return EncoderDecoder(tagger, self.vocabulary, reader, self.files, compiled, self._watcher)
 
     def batch(self, shape: RowShape, indices: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The arrays of a step, of the sentences of these indices."""
+        """The arrays of a step, for the sentences with the indices `indices`."""
         encoded = self.encoded['train']
         batch = subword_batch(encoded, shape, indices)
         if encoded.vectors is not None:
@@ -227,12 +228,12 @@ class EncoderDecoder(GraphDecoder[Subwords]):
     """Tags with a network over an encoder.
 
     Args:
-        network: above the encoder.
-        vocabulary: its tags.
-        reader: computes the vectors of subwords with the encoder.
-        files: of the encoder.
-        compiled: is called with length, rows and seconds after a graph was compiled.
-        watcher: is told how far the encoder is.
+        network: network above the encoder.
+        vocabulary: the tags.
+        reader: computes the vectors of subwords.
+        files: files of the encoder.
+        compiled: is called with length, rows and seconds after each compilation of a graph.
+        watcher: receives the progress of the encoder.
     """
 
     def __init__(self, network: SubwordTagger, vocabulary: Tags, reader: Reader, files: EncoderFiles,
@@ -242,7 +243,7 @@ class EncoderDecoder(GraphDecoder[Subwords]):
         self.reader, self.watcher = reader, watcher
 
     def inputs(self, encoded: Subwords, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
-        """(length, rows), indices of the sentences, and arrays of each batch: lengths, what `emissions_of` takes."""
+        """Batches: (length, rows), indices of the sentences, and arrays: lengths and arguments of `emissions_of`."""
         vectors = encoded.vectors
         if vectors is None:
             with self.watcher.progress('encoding', len(encoded.windows), 'windows') as done:

@@ -1,9 +1,9 @@
-"""The network over a pretrained encoder: subwords, BiLSTM, mean of each word's subwords, projection, head."""
+"""The network over a pretrained encoder: subword vectors, BiLSTM, mean of the subwords of a word, projection, head."""
 
 from ms_crf.crf.constraints import Constraints
 from ms_crf.models.base import Tags
 from ms_crf.models.encoder.pretrained import Sizes
-from ms_crf.models.graphs import Served, constraints_of
+from ms_crf.models.graphs import ExportCell, constraints_of
 from ms_crf.nn.head import Head, Layers
 from ms_crf.nn.transformer import Encoder
 from ms_crf.runs.options import Options
@@ -14,15 +14,15 @@ from mindspore import nn, ops
 
 
 class SubwordTagger(Layers):
-    """Scores of tags for words, from the vectors of their subwords; length first.
+    """Computes scores of tags for words, from the vectors of their subwords; length first.
 
     Args:
-        width: of a subword's vector.
+        width: width of a subword vector.
         num_tags: number of tags.
         hidden_dim: width of a BiLSTM layer's output, half for each direction; even.
-        num_layers: number of BiLSTM layers; without any the encoder's vectors themselves are averaged.
+        num_layers: number of BiLSTM layers; with 0 the vectors of the encoder are averaged directly.
         head: 'crf' or 'softmax'.
-        constraints: what `allowed_transitions` returns; for the CRF.
+        constraints: the result of `allowed_transitions`, for the CRF.
     """
 
     def __init__(self, width: int, num_tags: int, hidden_dim: int = 200, num_layers: int = 1, head: str = 'crf',
@@ -31,18 +31,18 @@ class SubwordTagger(Layers):
         self.add_layers(width, num_tags, hidden_dim, num_layers, head, constraints)
 
     def parts(self) -> dict[str, list]:
-        """What the option `freeze` may name, and its Parameters."""
+        """The names that the option `freeze` accepts, and their Parameters."""
         return {'lstm': self.layers.trainable_params()}
 
     def emissions_of(self, vectors, words, counts, keep=None):
-        """Scores of each tag at each word.
+        """The score of each tag for each word.
 
         Args:
-            vectors: (subwords, batch, width), of a sentence's subwords one after the other.
-            words: (subwords, batch) int32, which word each belongs to; `length` behind a sentence's end.
-            counts: (length, batch) int32, how many subwords each word has; 0 behind a sentence's end.
-            keep: for training, a tensor (subwords, batch, width) for each of `widths` that the values there are
-                multiplied with: 0 for what is dropped, 1 / (1 - rate) for the rest.
+            vectors: (subwords, batch, width), the vectors of the subwords of each sentence.
+            words: (subwords, batch) int32, the word of each subword; `length` for padding.
+            counts: (length, batch) int32, the number of subwords of each word; 0 for padding.
+            keep: in training the dropout masks: for each of `widths` a tensor (subwords, batch, width), with 0 for
+                dropped values and 1 / (1 - rate) for all others.
 
         Returns:
             (length, batch, num_tags).
@@ -51,12 +51,12 @@ class SubwordTagger(Layers):
         return self.scores_of(pool_words(hidden.astype(ms.float32), words, counts))
 
     def construct(self, vectors, words, counts, seq_length, tags, keep=None):
-        """The loss of training, mean of the sentences: see `emissions_of`, and tags (length, batch)."""
+        """The training loss, averaged over sentences; tags are (length, batch). For the rest see `emissions_of`."""
         return self.head(self.emissions_of(vectors, words, counts, keep), tags, seq_length)
 
 
 class EncodedTagger(nn.Cell):
-    """Scores of tags for words, from the ids of their subwords: an encoder, and what is above it.
+    """Computes scores of tags for words, from the ids of their subwords: an encoder and a `SubwordTagger`.
 
     Args:
         encoder: an `Encoder`.
@@ -70,29 +70,29 @@ class EncodedTagger(nn.Cell):
 
     @property
     def head(self) -> Head:
-        """That of the tagger."""
+        """The head of the tagger."""
         return self.tagger.head
 
     def parts(self) -> dict[str, list]:
-        """Those of the tagger."""
+        """The names that the option `freeze` accepts, and their Parameters: the parts of the tagger."""
         return self.tagger.parts()
 
     def pretrained_params(self) -> list:
-        """Those of the encoder, which learn at a rate of their own."""
+        """The Parameters of the encoder, which have a learning rate of their own."""
         return self.encoder.trainable_params()
 
     @property
     def tag_bias(self):
-        """What is added to the scores of each tag: (num_tags,)."""
+        """The Parameter (num_tags,) that is added to the tag scores."""
         return self.tagger.tag_bias
 
     def vectors(self, pieces, window_lengths, places):
-        """What `SubwordTagger` takes.
+        """The vectors of subwords, the input of `SubwordTagger`.
 
         Args:
             pieces: (windows, window length) int32 ids.
             window_lengths: (windows,).
-            places: (subwords, batch) int32, index of each subword of a sentence in all windows, one after the other.
+            places: (subwords, batch) int32, the index of each subword in the concatenated windows.
 
         Returns:
             (subwords, batch, width).
@@ -102,22 +102,22 @@ class EncodedTagger(nn.Cell):
         return ops.gather(ops.reshape(read, (windows * length, width)), places, 0)
 
     def construct(self, pieces, window_lengths, places, words, counts, seq_length, tags, keep=None):
-        """The loss of training, mean of the sentences; see `vectors`, and `SubwordTagger.emissions_of` for the rest."""
+        """The training loss, averaged over sentences; see `vectors` and `SubwordTagger.emissions_of`."""
         return self.tagger(self.vectors(pieces, window_lengths, places), words, counts, seq_length, tags, keep)
 
 
-class ServedSubwords(Served):
-    """The cell of a graph that is given subwords, with an `EncodedTagger` in it."""
+class SubwordExportCell(ExportCell):
+    """The cell of an exported graph over an encoder; its network is an `EncodedTagger`."""
 
     def construct(self, pieces, window_lengths, places, words, counts, lengths):
         """Tags sentences.
 
         Args:
-            pieces: (windows, window length) int32 ids, the special ones among them.
+            pieces: (windows, window length) int32 ids, including special tokens.
             window_lengths: (windows,) int32.
-            places: (batch, subwords) int32, index of each subword of a sentence in all windows, one after the other.
-            words: (batch, subwords) int32, which word each subword belongs to; `length` behind a sentence's end.
-            counts: (batch, length) int32, how many subwords each word has; 0 behind a sentence's end.
+            places: (batch, subwords) int32, the index of each subword in the concatenated windows.
+            words: (batch, subwords) int32, the word of each subword; `length` for padding.
+            counts: (batch, length) int32, the number of subwords of each word; 0 for padding.
             lengths: (batch,) int32.
         """
         vectors = self.network.vectors(pieces, window_lengths, ops.transpose(places, (1, 0)))
@@ -126,12 +126,12 @@ class ServedSubwords(Served):
 
 
 def pool_words(vectors, words, counts):
-    """The mean of each word's subwords.
+    """The mean of the subword vectors of each word.
 
     Args:
         vectors: (subwords, batch, width).
-        words: (subwords, batch) int32, which word of its row each belongs to; `length` for those that belong to none.
-        counts: (length, batch) int32, how many subwords each word has.
+        words: (subwords, batch) int32, the word of each subword in its sentence; `length` for padding.
+        counts: (length, batch) int32, the number of subwords of each word.
 
     Returns:
         (length, batch, width); zeros for a word without subwords.
@@ -139,14 +139,14 @@ def pool_words(vectors, words, counts):
     subwords, batch, width = vectors.shape
     length = counts.shape[0]
     segments = ops.reshape(words * batch + ops.arange(batch).astype(ms.int32), (subwords * batch, 1))
-    sums = ops.zeros(((length + 1) * batch, width), ms.float32)          # the last of each row: of no word
+    sums = ops.zeros(((length + 1) * batch, width), ms.float32)          # the last row is for padding
     sums = ops.tensor_scatter_add(sums, segments, ops.reshape(vectors, (subwords * batch, width)))
     sums = ops.reshape(sums[:length * batch], (length, batch, width))
     return sums / ops.expand_dims(ops.maximum(counts, 1).astype(ms.float32), 2)
 
 
 def build_tagger(options: Options, vocabulary: Tags, width: int, scheme: str) -> SubwordTagger:
-    """The network of a run over an encoder whose vectors have this width; its weights are random."""
+    """The network of a run above an encoder with vectors of this width; its weights are random."""
     layers = options.layers if options.encoder_lstm else 0
     network = SubwordTagger(width, len(vocabulary.tags), options.encoder_lstm, layers, options.head,
                           constraints_of(options, scheme, vocabulary.tags))
@@ -156,7 +156,7 @@ def build_tagger(options: Options, vocabulary: Tags, width: int, scheme: str) ->
 
 
 def build_encoder(sizes: Sizes, weights: dict[str, np.ndarray] | None = None) -> Encoder:
-    """The encoder of these sizes, with what `EncoderFiles.weights` gave, if anything."""
+    """An encoder of these sizes; `weights` is the result of `EncoderFiles.weights`, or None for random weights."""
     encoder = Encoder(**sizes._asdict())
     if weights is not None:
         for parameter in encoder.get_parameters():

@@ -1,7 +1,7 @@
-"""A pretrained encoder as a folder: config.json, model.safetensors, and tokenizer.json or vocab.txt.
+"""The folder of a pretrained encoder: config.json, model.safetensors, and tokenizer.json or vocab.txt.
 
-That is how the Hugging Face hub lays out BERT, RoBERTa and models of their form. The libraries that read it are
-needed only here and are imported when they are.
+This is the layout of BERT, RoBERTa and similar models on the Hugging Face hub. The libraries that read these files are
+imported on first use, because only encoders need them.
 """
 
 import importlib
@@ -29,7 +29,7 @@ _SPECIAL = ('[UNK]', '[CLS]', '[SEP]')
 
 
 class Sizes(NamedTuple):
-    """What config.json says, in the names of `Encoder`."""
+    """The sizes from config.json, with the argument names of `Encoder`."""
 
     vocabulary: int
     width: int
@@ -44,22 +44,22 @@ class Sizes(NamedTuple):
 
     @property
     def longest(self) -> int:
-        """How many subwords it takes at most, the special ones among them."""
+        """The largest number of subwords of a window, including special tokens."""
         return self.positions - self.first_position
 
 
 class EncoderFiles:
-    """A folder, of which config.json and the tokenizer are read.
+    """The folder of an encoder; opening it reads config.json and the tokenizer.
 
     Args:
         path: the folder.
 
     Attributes:
-        sizes: of the encoder.
-        tokenizer: of the library tokenizers.
+        sizes: sizes of the encoder.
+        tokenizer: a tokenizer of the library tokenizers.
 
     Raises:
-        CorpusError: something is missing, damaged or of another form.
+        CorpusError: a file is missing, damaged or not supported.
     """
 
     def __init__(self, path: PathLike) -> None:
@@ -76,13 +76,13 @@ class EncoderFiles:
         known = 1 + last_id(self.tokenizer)
         if known > self.sizes.vocabulary:
             raise CorpusError(path / CONFIG, None, f'expected "vocab_size" to be at least {known}, one more than '
-                                                   f'the last id of the tokenizer, got {self.sizes.vocabulary}')
+                                                   f'the largest id of the tokenizer, got {self.sizes.vocabulary}')
         if not os.path.isfile(path / WEIGHTS):
             raise CorpusError(path / WEIGHTS, None, 'no such file; expected the weights in one file of this name '
                                                     '(not .bin, not in several parts)')
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The tensors as float32, in the names of `Encoder`'s parameters."""
+        """The tensors as float32, with the parameter names of `Encoder`."""
         path, safetensors = self.path / WEIGHTS, _library('safetensors')
         try:
             with safetensors.safe_open(path, 'numpy') as file:
@@ -95,7 +95,7 @@ class EncoderFiles:
             raise CorpusError(path, None, f'expected tensors in the format safetensors: {error}') from None
 
     def copy(self, path: PathLike) -> None:
-        """Makes a folder of that name that holds the same files; may raise OSError."""
+        """Copies the files to a new folder; may raise OSError."""
         path = Path(path)
         path.mkdir()
         for file in paths_in(self.path):
@@ -103,7 +103,7 @@ class EncoderFiles:
 
 
 def paths_in(folder: Path) -> list[Path]:
-    """The files of an encoder's folder that vectors depend on, as far as they are there."""
+    """The existing files in an encoder's folder on which its vectors depend."""
     names = [TOKENIZER] if os.path.isfile(folder / TOKENIZER) else [VOCABULARY, TOKENIZER_CONFIG]
     return [folder / name for name in (CONFIG, *names, WEIGHTS) if os.path.isfile(folder / name)]
 
@@ -114,7 +114,7 @@ def _epsilon(value: float) -> Fault | None:
 
 @dataclass(kw_only=True)
 class PretrainedConfig:
-    """What counts in config.json of an encoder, and what of it this one can be."""
+    """The used fields of an encoder's config.json, with the supported values."""
 
     model_type: str = checked(choices=(*_BERT, *_ROBERTA))
     position_embedding_type: str = checked('absolute', choices=('absolute',))
@@ -132,13 +132,13 @@ class PretrainedConfig:
     pad_token_id: int = checked(None)
 
     def sizes(self) -> Sizes:
-        """In the names of `Encoder`; raises ValueError where one thing does not fit another."""
+        """The sizes with the argument names of `Encoder`; raises ValueError if fields contradict each other."""
         width, first = self.hidden_size, 0
         if self.embedding_size not in (None, width):
             raise wrong('embedding_size', f'the same as "hidden_size", {width}', brief(self.embedding_size))
         if width % self.num_attention_heads:
             raise wrong('num_attention_heads', f'a divisor of "hidden_size", {width}', brief(self.num_attention_heads))
-        if self.model_type in _ROBERTA:                          # which counts positions from there
+        if self.model_type in _ROBERTA:                          # positions of RoBERTa begin after the padding id
             if self.pad_token_id is None or self.pad_token_id < 0:
                 raise wrong('pad_token_id', 'at least 0', brief(self.pad_token_id))
             first = self.pad_token_id + 1
@@ -150,15 +150,15 @@ class PretrainedConfig:
 
 
 def _json(path: Path) -> Any:
-    return read_json(path, 'the Hugging Face hub', 'no such file; expected that of a pretrained encoder')
+    return read_json(path, 'the Hugging Face hub', 'no such file; expected the configuration of a pretrained encoder')
 
 
 def _tokenizer(folder: Path) -> Any:
-    """A tokenizer of the library, without what cuts or fills sentences."""
+    """The tokenizer of a folder, without truncation and padding."""
     path = folder / TOKENIZER
     if path.is_file():
         record = _json(path)
-        # Words come one by one; where blanks are part of the subwords, each word has one before it, as in running text.
+        # The input is a list of words. If subwords contain spaces, add a space before each word, as in running text.
         steps = [record.get('pre_tokenizer')] if isinstance(record, dict) else []
         for step in steps:
             if isinstance(step, dict):
@@ -168,40 +168,40 @@ def _tokenizer(folder: Path) -> Any:
         text = json.dumps(record)
     elif (folder / VOCABULARY).is_file():
         path = folder / VOCABULARY
-        text = _of_vocabulary(path, folder / TOKENIZER_CONFIG)
+        text = _wordpiece_json(path, folder / TOKENIZER_CONFIG)
     else:
-        raise CorpusError(path, None, f'no such file; expected it, or {VOCABULARY}')
+        raise CorpusError(path, None, f'no such file; expected {TOKENIZER} or {VOCABULARY}')
     with errors_in(path):
         return tokenizer_of(text)
 
 
 def tokenizer_of(text: str) -> Any:
-    """A tokenizer of the library from its JSON; raises ValueError if it is none, or none that serves an encoder."""
+    """A tokenizer of the library tokenizers from its JSON; raises ValueError if it is invalid or not supported."""
     library = _library('tokenizers')
     try:
         tokenizer = library.Tokenizer.from_str(text)
-    except Exception as error:                   # the library raises nothing more special
-        raise ValueError(f'expected a tokenizer as the library tokenizers reads it: {error}') from None
+    except Exception as error:                   # the library raises plain exceptions
+        raise ValueError(f'expected a tokenizer in the JSON format of the library tokenizers: {error}') from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     model = json_of(text)['model']
     unknown = model.get('unk_token')
     if unknown is not None and tokenizer.token_to_id(unknown) is None:
-        raise ValueError(f'expected {unknown}, which stands for unknown subwords, to be one of its subwords')
+        raise ValueError(f'expected the unknown subword {unknown} in the list of subwords')
     if model.get('type') == 'Unigram' and model.get('unk_id') is None:
-        raise ValueError('expected "unk_id", the subword that stands for unknown ones, got none')
+        raise ValueError('expected "unk_id", the id of the unknown subword, got none')
     specials_of(tokenizer)
     return tokenizer
 
 
 def last_id(tokenizer: Any) -> int:
-    """The greatest id that a tokenizer gives."""
-    before, behind = specials_of(tokenizer)
-    return max(*tokenizer.get_vocab().values(), *before.tolist(), *behind.tolist(), 0)
+    """The largest id of a tokenizer."""
+    before, after = specials_of(tokenizer)
+    return max(*tokenizer.get_vocab().values(), *before.tolist(), *after.tolist(), 0)
 
 
 def _library(name: str) -> Any:
-    """A library that only encoders need."""
+    """Imports a library that only encoders need; raises an error with the install command if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -210,39 +210,39 @@ def _library(name: str) -> Any:
 
 @dataclass
 class TokenizerConfig:
-    """What counts in tokenizer_config.json beside a list of subwords."""
+    """The used fields of tokenizer_config.json, for a tokenizer from vocab.txt."""
 
     do_lower_case: bool = checked(None)
     strip_accents: bool = checked(None)
     tokenize_chinese_chars: bool = checked(None)
 
 
-def _of_vocabulary(path: Path, config: Path) -> str:
-    """The text of a WordPiece tokenizer, from a list of subwords."""
+def _wordpiece_json(path: Path, config: Path) -> str:
+    """The JSON of a WordPiece tokenizer, from the list of subwords in vocab.txt."""
     try:
         subwords = path.read_text(encoding='utf-8').split('\n')
     except (ValueError, OSError) as error:
-        raise CorpusError(path, None, f'expected a subword a line, in UTF-8: {error}') from None
+        raise CorpusError(path, None, f'expected one subword per line, in UTF-8: {error}') from None
     for subword in _SPECIAL:
         if subword not in subwords:
             raise CorpusError(path, None, f'expected a line {subword}, got none')
-    # Without its configuration, a list without capitals is one of lower case.
+    # If tokenizer_config.json does not say it, a list without capital letters is for lowercased text.
     lower = not any(subword != subword.lower() for subword in subwords if not subword.startswith('['))
     with errors_in(config):
         options = load_record(TokenizerConfig, _json(config) if config.is_file() else {})
-    made = _library('tokenizers').BertWordPieceTokenizer(
+    tokenizer = _library('tokenizers').BertWordPieceTokenizer(
         {subword: index for index, subword in enumerate(subwords) if subword},
         lowercase=lower if options.do_lower_case is None else options.do_lower_case,
         strip_accents=options.strip_accents, handle_chinese_chars=options.tokenize_chinese_chars is not False)
-    return made.to_str()
+    return tokenizer.to_str()
 
 
 def _names(sizes: Sizes) -> Iterator[tuple[str, list[str], tuple]]:
-    """For each parameter of `Encoder`, the tensors that are put together for it, and their shape."""
+    """For each parameter of `Encoder`: its name, the names of the tensors that form it, and their shape."""
     width, inner = sizes.width, sizes.inner
 
     def pair(ours: str, theirs: list[str], *shape: int) -> Iterator[tuple[str, list[str], tuple]]:
-        weight, bias = ('gamma', 'beta') if len(shape) == 1 else ('weight', 'bias')          # of a norm or a product
+        weight, bias = ('gamma', 'beta') if len(shape) == 1 else ('weight', 'bias')         # layer norm; linear layer
         yield f'{ours}.{weight}', [f'{name}.weight' for name in theirs], shape
         yield f'{ours}.{bias}', [f'{name}.bias' for name in theirs], shape[:1]
 
@@ -252,8 +252,8 @@ def _names(sizes: Sizes) -> Iterator[tuple[str, list[str], tuple]]:
     yield from pair('norm', ['embeddings.LayerNorm'], width)
     for layer in range(sizes.layers):
         ours, theirs = f'layers.{layer}', f'encoder.layer.{layer}'
-        looks = [f'{theirs}.attention.self.{part}' for part in ('query', 'key', 'value')]
-        yield from pair(f'{ours}.attention.inputs', looks, width, width)
+        attention = [f'{theirs}.attention.self.{part}' for part in ('query', 'key', 'value')]
+        yield from pair(f'{ours}.attention.inputs', attention, width, width)
         yield from pair(f'{ours}.attention.output', [f'{theirs}.attention.output.dense'], width, width)
         yield from pair(f'{ours}.attention_norm', [f'{theirs}.attention.output.LayerNorm'], width)
         yield from pair(f'{ours}.inner', [f'{theirs}.intermediate.dense'], inner, width)
@@ -262,20 +262,20 @@ def _names(sizes: Sizes) -> Iterator[tuple[str, list[str], tuple]]:
 
 
 def _tensor(file: Any, path: Path, present: set[str], name: str, shape: tuple) -> np.ndarray:
-    """A tensor of a file as float32; raises CorpusError unless it is there, and of this shape."""
-    # Weights that came from TensorFlow call those of a norm gamma and beta.
+    """A tensor of a file as float32; raises CorpusError if it is missing, or has another shape or type."""
+    # Models that were converted from TensorFlow call the parameters of a layer norm gamma and beta.
     older = name.replace('LayerNorm.weight', 'LayerNorm.gamma').replace('LayerNorm.bias', 'LayerNorm.beta')
     stored = next((known for known in (name, older) if known in present), None)
     if stored is None:
         raise CorpusError(path, None, f'expected a tensor {name}, got none')
     tensor = file.get_slice(stored)
     if tuple(tensor.get_shape()) != shape:
-        raise CorpusError(path, None, f'expected {stored} of shape {shape}, as config.json says, '
+        raise CorpusError(path, None, f'expected {stored} of shape {shape}, as in config.json, '
                                       f'got {tuple(tensor.get_shape())}')
     if tensor.get_dtype() not in _FLOATS:
         raise CorpusError(path, None, f'expected {stored} of type {" or ".join(_FLOATS)}, got {tensor.get_dtype()}; '
-                                      'save the model in 32 bits')
+                                      'save the model as float32')
     array = file.get_tensor(stored).astype(np.float32)
     if not np.isfinite(array).all():
-        raise CorpusError(path, None, f'expected {stored} to be finite numbers, got others among them')
+        raise CorpusError(path, None, f'expected {stored} to be finite numbers, got infinity or nan')
     return array

@@ -1,4 +1,4 @@
-"""Sentences as subwords, in windows that an encoder can take, and in batches of fixed shapes."""
+"""Sentences as subwords, in windows of the encoder's length, and in batches of fixed shapes."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -8,24 +8,24 @@ from ms_crf.models.bucketing import spread, token_batch
 
 import numpy as np
 
-CHUNK = 2048               # sentences that are cut into subwords at a time
+CHUNK = 2048               # sentences in a call of the tokenizer
 
 
 class Specials(NamedTuple):
-    """Ids of what stands before and behind the subwords of a window."""
+    """Ids of the special tokens before and after the subwords of a window."""
 
     before: np.ndarray
-    behind: np.ndarray
+    after: np.ndarray
 
     @property
     def size(self) -> int:
-        """How many there are around each window."""
-        return len(self.before) + len(self.behind)
+        """The number of special tokens of a window."""
+        return len(self.before) + len(self.after)
 
 
 def specials_of(tokenizer: Any) -> Specials:
-    """Those that a tokenizer puts there; raises ValueError if it puts none."""
-    # Some word that has subwords; a copy of the whole vocabulary takes 11 ms, and hardly any tokenizer needs it.
+    """The special tokens that a tokenizer adds; raises ValueError if there are none."""
+    # Find a word that has subwords. Copying the whole vocabulary takes 11 ms, and few tokenizers need it.
     for word in chain.from_iterable(words() for words in (lambda: ('a', '中'), tokenizer.get_vocab)):
         encoding = tokenizer.encode([word], is_pretokenized=True)
         real = np.flatnonzero([word_id is not None for word_id in encoding.word_ids])
@@ -35,8 +35,8 @@ def specials_of(tokenizer: Any) -> Specials:
             if specials.size:
                 return specials
             break
-    raise ValueError('expected a tokenizer that puts special tokens such as [CLS] and [SEP] around a sentence, '
-                     'by its "post_processor", got none')
+    raise ValueError('expected a tokenizer with a "post_processor" that adds special tokens such as [CLS] and [SEP] '
+                     'to a sentence, got no special tokens')
 
 
 class Subwords:
@@ -44,18 +44,24 @@ class Subwords:
 
     Args:
         sentences: lists of tokens.
-        tokenizer: of the library tokenizers, without what cuts or fills sentences.
-        longest: subwords of a window at most, the special ones among them.
-        tags: for each sentence what `Tags.gold` returned; None where there are no tags.
-        specials: of the tokenizer, where they are known.
+        tokenizer: a tokenizer of the library tokenizers, without truncation and padding.
+        longest: largest number of subwords of a window, including special tokens.
+        tags: the result of `Tags.gold`; None for sentences without gold tags.
+        specials: special tokens of the tokenizer; None to compute them.
 
     Attributes:
-        lengths: (sentences,) tokens of each.
-        ids: of all subwords, one sentence after the other.
-        words: the word that each subword belongs to, counted from 0 in each sentence.
-        counts: (sentences,) subwords of each.
-        specials: ids that stand around the subwords of a window.
-        vectors: of all subwords (subwords, width), once they have been computed.
+        lengths: (sentences,) number of tokens.
+        ids: ids of the subwords of all sentences, concatenated.
+        words: for each subword the index of its word in the sentence.
+        counts: (sentences,) number of subwords.
+        specials: ids of the special tokens of a window.
+        room: largest number of subwords of a window, without special tokens.
+        vectors: vectors of all subwords (subwords, width), or None before they are computed.
+        firsts: (sentences,) index of the first subword of each sentence in `ids`.
+        word_counts: for each sentence the number of subwords of each word.
+        sizes: (sentences,) the larger of the numbers of tokens and subwords.
+        windows, windows_of: see `_cut`.
+        window_lengths: (windows,) number of subwords of each window, including special tokens.
     """
 
     def __init__(self, sentences: Sequence[list[str]], tokenizer: Any, longest: int,
@@ -77,41 +83,44 @@ class Subwords:
         self.firsts = np.cumsum(counts) - counts
         starts = np.cumsum(lengths) - lengths
         per_word = np.bincount(np.repeat(starts, counts) + self.words, minlength=lengths.sum())
-        self.word_counts = np.split(per_word, starts[1:])        # subwords of each word, by sentence
+        self.word_counts = np.split(per_word, starts[1:])
         self.sizes = np.maximum(lengths, counts)
         self.windows, self.windows_of = self._cut()
-        #: subwords of every window, the special ones among them
         self.window_lengths = self.windows[:, 1] - self.windows[:, 0] + self.specials.size
 
     def packed_batch(self, rows: Sequence[Sequence[int]], shape: tuple[int, int]) -> tuple:
-        """What `Encoder.packed` takes, and where each window begins.
+        """The input of `Encoder.packed`, and the beginnings of the windows.
 
         Args:
             rows: for each row the indices of its windows.
             shape: (rows, length).
 
         Returns:
-            ids, windows and positions, all of the shape; and a list of (window, row, offset of its first real subword).
+            ids, windows and positions, all of this shape; and a list of tuples (window, row, offset of its first
+            subword that is not special).
         """
-        before, behind = self.specials
+        before, after = self.specials
         ids, windows, positions = np.zeros(shape, np.int32), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         begins = []
         for row, indices in enumerate(rows):
             offset = 0
             for count, index in enumerate(indices, 1):
                 begin, end = self.windows[index, :2].tolist()
-                to = offset + end - begin + self.specials.size
-                ids[row, offset:to] = np.concatenate((before, self.ids[begin:end], behind))
-                windows[row, offset:to], positions[row, offset:to] = count, np.arange(to - offset)
+                next_offset = offset + end - begin + self.specials.size
+                ids[row, offset:next_offset] = np.concatenate((before, self.ids[begin:end], after))
+                windows[row, offset:next_offset] = count
+                positions[row, offset:next_offset] = np.arange(next_offset - offset)
                 begins.append((index, row, offset + len(before)))
-                offset = to
+                offset = next_offset
         return ids, windows, positions, begins
 
     def _cut(self) -> tuple[np.ndarray, np.ndarray]:
-        """(begin, end, first, last) of every window, and for each sentence the index of its first window, and the end.
+        """Cuts sentences into windows.
 
-        A window is what the encoder sees, begin to end; from it come the vectors of first to last, those words whose
-        context is widest there. All four are indices into `ids`.
+        Returns:
+            (windows, 4): begin, end, first and last of each window, all indices into `ids`. The encoder reads the
+            subwords from begin to end. The vectors from first to last are used: the words with the widest context.
+            (sentences + 1,): for each sentence the index of its first window; then the number of windows.
         """
         windows: list = []
         starts = [0]
@@ -124,41 +133,41 @@ class Subwords:
         return np.array(windows, np.int64).reshape(-1, 4), np.array(starts, np.int64)
 
     def window_batch(self, indices: np.ndarray, rows: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """What an encoder takes: ids (rows, length) and lengths (rows,) of these windows, special tokens among them."""
-        before, behind = self.specials
+        """The input of an encoder: ids (rows, length) and lengths (rows,) of some windows, including special tokens."""
+        before, after = self.specials
         begins = self.windows[indices, 0]
         ids, lengths = np.zeros((rows, length), np.int32), np.zeros(rows, np.int32)
         lengths[:len(indices)] = self.window_lengths[indices]
         row, position = spread(self.window_lengths[indices] - self.specials.size)
         ids[row, len(before) + position] = self.ids[begins[row] + position]
         ids[:len(indices), :len(before)] = before
-        if len(behind):
-            tail = (lengths[:len(indices)] - len(behind))[:, None] + np.arange(len(behind))
-            ids[np.arange(len(indices))[:, None], tail] = behind
+        if len(after):
+            tail = (lengths[:len(indices)] - len(after))[:, None] + np.arange(len(after))
+            ids[np.arange(len(indices))[:, None], tail] = after
         return ids, lengths
 
 
 def _encode(tokenizer: Any, sentences: Sequence[list]) -> list:
-    """What a tokenizer makes of each sentence, without special tokens."""
+    """The subwords of sentences, without special tokens."""
     try:
         return tokenizer.encode_batch(sentences, is_pretokenized=True, add_special_tokens=False)
-    except TypeError:                            # the library takes no half of a surrogate pair
+    except TypeError:                            # the library rejects half of a surrogate pair
         clean = [[token.encode('utf-8', 'replace').decode() for token in tokens] for tokens in sentences]
         return tokenizer.encode_batch(clean, is_pretokenized=True, add_special_tokens=False)
 
 
 def pack(lengths: np.ndarray, room: int) -> list[list[int]]:
-    """Puts windows into as few rows as a simple rule makes: the longest first, each where least room is left.
+    """Packs windows into few rows: longest windows first, each into the row with the least sufficient room.
 
     Args:
-        lengths: of the windows, at most `room`.
-        room: of a row.
+        lengths: lengths of the windows, at most `room`.
+        room: length of a row.
 
     Returns:
         For each row the indices of its windows.
     """
     rows: list[list[int]] = []
-    by_room: list[list[int]] = [[] for _ in range(room + 1)]     # rows by what is left of their room
+    by_room: list[list[int]] = [[] for _ in range(room + 1)]     # indices of rows, by their remaining room
     for index in np.argsort(-lengths, kind='stable').tolist():
         length = int(lengths[index])
         left = next((left for left in range(length, room + 1) if by_room[left]), None)
@@ -173,60 +182,60 @@ def pack(lengths: np.ndarray, room: int) -> list[list[int]]:
 
 
 def window_ranges(words: np.ndarray, room: int) -> np.ndarray:
-    """Windows of a long sentence: (windows, 4), begin and end of what is read, first and last of what comes from it.
+    """The windows of a long sentence: (windows, 4) begin, end, first and last; see `Subwords._cut`.
 
-    Windows overlap by half or more. A word belongs to the window whose edges are farthest from it, an end of the
-    sentence counting as none: to that between the middles of whose overlaps its own middle is. A word so long that
-    its window cuts it is shared out subword by subword.
+    Windows overlap by half or more. The vectors of a word come from the window in which the word has the widest
+    context. The ends of the sentence do not limit the context. A word that no window contains as a whole is divided
+    between windows, subword by subword.
 
     Args:
-        words: (subwords,), the word of each subword.
-        room: subwords of a window.
+        words: (subwords,) the word of each subword.
+        room: number of subwords of a window.
     """
     count = len(words)
     windows = windows_at_most(count, room)
     begins = np.round(np.linspace(0, count - room, windows)).astype(np.int64)
-    borders = (begins[:-1] + room + begins[1:]) / 2
-    edges = np.flatnonzero(np.diff(words, prepend=-1, append=-1))                  # 0 and `count` among them
+    boundaries = (begins[:-1] + room + begins[1:]) / 2
+    edges = np.flatnonzero(np.diff(words, prepend=-1, append=-1))                  # includes 0 and `count`
     first, last = (np.repeat(part, np.diff(edges)) for part in (edges[:-1], edges[1:]))
-    chosen = np.searchsorted(borders, (first + last) / 2)
+    chosen = np.searchsorted(boundaries, (first + last) / 2)
     cut = (first < begins[chosen]) | (last > begins[chosen] + room)
-    chosen[cut] = np.searchsorted(borders, np.flatnonzero(cut) + 0.5)
+    chosen[cut] = np.searchsorted(boundaries, np.flatnonzero(cut) + 0.5)
     firsts = np.searchsorted(chosen, np.arange(windows))
     return np.stack((begins, begins + room, firsts, np.append(firsts[1:], count)), 1)
 
 
 def windows_at_most(count: int, room: int) -> int:
-    """How many windows a sentence of so many subwords may need."""
+    """The largest number of windows of a sentence of `count` subwords."""
     return 1 if count <= room else -(-(count - room) // max(room // 2, 1)) + 1
 
 
 def window_shape(shape: tuple[int, int], room: int, specials: Specials) -> tuple[int, int]:
-    """How many windows the sentences of a batch may need, and how long the windows are.
+    """The largest number of windows of the sentences of a batch, and the length of a window.
 
     Args:
         shape: (length, rows) of the batch.
-        room: subwords of a window.
-        specials: what stands around these.
+        room: number of subwords of a window, without special tokens.
+        specials: special tokens of a window.
     """
     length, rows = shape
     return rows * windows_at_most(length, room), min(length, room) + specials.size
 
 
 class SubwordBatch(NamedTuple):
-    """Arrays of one step; subwords and words are both padded to the shape's length.
+    """The arrays of a step; subwords and words are both padded to the length of the shape.
 
-    A network takes those after the first, following the vectors or ids of subwords.
+    The arguments of the network are the vectors or ids of the subwords, then the fields from `words` on.
     """
 
-    subwords: np.ndarray       # (length, rows) indices into `Subwords.ids`, -1 where there is none
-    words: np.ndarray          # (length, rows) word of each subword, `length` where there is none
-    counts: np.ndarray         # (length, rows) subwords of each word
-    lengths: np.ndarray        # (rows,)
+    subwords: np.ndarray       # (length, rows) indices into `Subwords.ids`, -1 for padding
+    words: np.ndarray          # (length, rows) word of each subword, `length` for padding
+    counts: np.ndarray         # (length, rows) number of subwords of each word
+    lengths: np.ndarray        # (rows,) number of words
     tags: np.ndarray           # (length, rows), or (length, rows, tags) bool
 
     def vectors(self, table: np.ndarray) -> np.ndarray:
-        """(length, rows, width) of the vectors of all subwords, zeros where there is none."""
+        """The vectors of the batch's subwords (length, rows, width), zeros for padding; `table` has all vectors."""
         vectors = np.zeros((*self.subwords.shape, table.shape[1]), np.float32)
         real = self.subwords >= 0
         vectors[real] = table[self.subwords[real]]
@@ -238,8 +247,8 @@ def subword_batch(encoded: Subwords, shape: tuple[int, int], indices: np.ndarray
 
     Args:
         encoded: the corpus.
-        shape: (length, rows) that they fit into.
-        indices: of the sentences.
+        shape: (length, rows) of the batch.
+        indices: indices of the sentences.
     """
     length, _ = shape
     batch = SubwordBatch(np.full(shape, -1, np.int64), np.full(shape, length, np.int32),
@@ -252,23 +261,23 @@ def subword_batch(encoded: Subwords, shape: tuple[int, int], indices: np.ndarray
 
 def window_arrays(encoded: Subwords, batch: SubwordBatch, indices: np.ndarray, windows: int | None = None,
                   length: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The windows of a batch's sentences, for an encoder in the same graph.
+    """The windows of the sentences of a batch, for a graph that contains the encoder.
 
     Args:
         encoded: the corpus.
-        batch: what `subword_batch` gave for these sentences.
-        indices: of the sentences.
-        windows, length: the shape that their windows fit into; None for the number and the length of these.
+        batch: the result of `subword_batch` for these sentences.
+        indices: indices of the sentences.
+        windows, length: shape of the windows; None for the number and the length that these sentences need.
 
     Returns:
-        ids (windows, length), lengths (windows,), and of the shape of `batch.subwords` the index of each subword in
-        all windows, one after the other; 0 where there is none.
+        ids (windows, length), lengths (windows,), and the index of each subword in the concatenated windows, with the
+        shape of `batch.subwords`; 0 for padding.
     """
-    own = np.concatenate([np.arange(*encoded.windows_of[index:index + 2]) for index in indices])
-    length = length or encoded.window_lengths[own].max(initial=1)
-    ids, lengths = encoded.window_batch(own, windows or max(len(own), 1), length)
-    begins, firsts, lasts = encoded.windows[own][:, [0, 2, 3]].T
-    # Windows supply their subwords in the order of the batch: sentence by sentence, from first to last.
+    chosen = np.concatenate([np.arange(*encoded.windows_of[index:index + 2]) for index in indices])
+    length = length or encoded.window_lengths[chosen].max(initial=1)
+    ids, lengths = encoded.window_batch(chosen, windows or max(len(chosen), 1), length)
+    begins, firsts, lasts = encoded.windows[chosen][:, [0, 2, 3]].T
+    # The subwords of the windows, from first to last, are in the same order as the subwords of the batch.
     row, position = spread(lasts - firsts)
     offsets = np.zeros(batch.subwords.shape, np.int32)
     offsets.T[batch.subwords.T >= 0] = (row * length + len(encoded.specials.before) + (firsts - begins)[row] + position)

@@ -1,4 +1,4 @@
-"""Layer 8: the hidden Markov model, by itself and as a tagger.
+"""Layer 8: the hidden Markov model, for use in programs and as a model type.
 
-It needs no MindSpore, knows what all kinds of model share and none of the other kinds.
+It needs no MindSpore, and may know the common parts of the model types, but no other model type.
 """

@@ -1,9 +1,9 @@
-"""The tables of a hidden Markov model, learned from words and tags, or from symbols without tags.
+"""Estimates the tables of a hidden Markov model, from words and tags or from symbols without tags.
 
-With tags the tables are counts. Where only some tags are known, the counts are expected counts: the tables of the known
-tags give each state at each token a probability, among the states that may stand there. New tables follow from these
-counts, a few times over. Without tags, Baum-Welch finds the tables by expectation maximisation. A word that was not
-seen is taken for its shape.
+With tags, the tables are relative frequencies. If only some tags are known, the counts are expected counts: the current
+tables give the probability of each allowed state at each token. New tables are computed from these counts, a few times.
+Without tags, the Baum-Welch algorithm (expectation maximisation) estimates the tables. A word that is not in the
+training text is represented by its shape.
 
 Shapes: N tokens of all sentences, B sequences of a batch, S states, V words or symbols.
 """
@@ -20,7 +20,7 @@ import numpy as np
 
 
 def shape_of(word: str) -> str:
-    """The class of a word: what kind of characters it has, and the end of a longer one."""
+    """The shape of a word: its type of characters, and the last two letters of longer words."""
     if any(character.isdigit() for character in word):
         kind = 'digits' if all(not character.isalpha() for character in word) else 'letters and digits'
     elif not any(character.isalpha() for character in word):
@@ -38,7 +38,7 @@ def shape_of(word: str) -> str:
 
 
 class Words:
-    """Columns of the table of emissions: known words, then shapes, then what has neither.
+    """The columns of the table of emissions: known words, then known shapes, then one column for all other words.
 
     Args:
         words, shapes: strings.
@@ -51,26 +51,26 @@ class Words:
 
     def columns(self, tokens: Iterable[str]) -> np.ndarray:
         """The column of each token."""
-        tokens, nothing = list(tokens), len(self.words) + len(self.shapes)
+        tokens, other = list(tokens), len(self.words) + len(self.shapes)
         columns = np.fromiter(map(self._columns.get, tokens, repeat(-1)), np.int64, len(tokens))
         for position in np.flatnonzero(columns < 0).tolist():
-            columns[position] = self._shapes.get(shape_of(tokens[position]), nothing)
+            columns[position] = self._shapes.get(shape_of(tokens[position]), other)
         return columns
 
 
 class WordCounts:
-    """The words of sentences, as a table of emissions is made of them.
+    """The words of the training sentences, for the table of emissions.
 
-    A state gives to words that it has not met as much as it gave to words that were met once in all; without smoothing
-    nothing.
+    With smoothing, the probability of unknown words in a state is the share of the state's tokens whose word occurs
+    only once. Without smoothing it is 0.
 
     Args:
         sentences: lists of tokens.
 
     Attributes:
         words: the columns of the table.
-        columns: (tokens,), the column of each token.
-        size: how many known words there are.
+        columns: (tokens,) the column of each token.
+        size: number of known words.
     """
 
     def __init__(self, sentences: Sequence[list[str]]) -> None:
@@ -78,15 +78,15 @@ class WordCounts:
         once = {word: shape_of(word) for word, count in counts.items() if count == 1}
         self.words, self.size = Words(counts, sorted(set(once.values()))), len(counts)
         self.columns, self._rare = self.words.columns(chain.from_iterable(sentences)), self.words.columns(once)
-        index = {shape: place for place, shape in enumerate(self.words.shapes)}
+        index = {shape: column for column, shape in enumerate(self.words.shapes)}
         self._rare_shapes = np.array([index[shape] for shape in once.values()], np.int64)
 
     def table(self, known: np.ndarray, add: float) -> np.ndarray:
         """The table of emissions (states, columns), in logarithms.
 
         Args:
-            known: (states, words), how often each state has given each word.
-            add: added to every count.
+            known: (states, words) how often each word occurs in each state.
+            add: number that is added to every count.
         """
         if add == 0:
             unseen = np.zeros((len(known), len(self.words.shapes) + 1))
@@ -101,15 +101,15 @@ class WordCounts:
 
 
 class Fit(NamedTuple):
-    """What `HMM.baum_welch` has done."""
+    """The result of `HMM.baum_welch`."""
 
-    history: list              # log likelihood of the observations before each step, and after the last
-    converged: bool            # whether it stopped by itself, not at the limit of steps
-    histories: list            # of all random starts
+    history: list              # log likelihood of the observations before each step, and after the last step
+    converged: bool            # whether training stopped before the limit of steps
+    histories: list            # the histories of all random starts
 
 
 class Tables(NamedTuple):
-    """A model in logarithms: (S,), (S, S), (S, V) and (S,)."""
+    """The tables of a model in logarithms: (S,), (S, S), (S, V) and (S,)."""
 
     log_start: np.ndarray
     log_transition: np.ndarray
@@ -118,43 +118,43 @@ class Tables(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How often, as numbers or as expected numbers."""
+    """Counts or expected counts."""
 
-    start: np.ndarray          # (S,) each state is first
-    transition: np.ndarray     # (S, S) it follows each
-    emission: np.ndarray       # (S, V) it gives each word
-    end: np.ndarray            # (S,) it is last
+    start: np.ndarray          # (S,) each state at the beginning of a sequence
+    transition: np.ndarray     # (S, S) each state (column) after each state (row)
+    emission: np.ndarray       # (S, V) each word in each state
+    end: np.ndarray            # (S,) each state at the end of a sequence
 
 
 class Learnable(Protocol):
-    """A model whose tables can be exchanged; `HMM` is one."""
+    """A model whose tables can be replaced, such as `HMM`."""
 
     def tables(self) -> Tables:
-        """Its tables, as they are now."""
+        """The current tables."""
 
     def set_tables(self, tables: Tables) -> None:
-        """Gives it other tables."""
+        """Replaces the tables."""
 
     def batches(self, sequences: list, mask: np.ndarray | None = None
                 ) -> Iterator[tuple[np.ndarray, SequenceBatch, np.ndarray]]:
-        """Indices of sequences, a batch of them, and the columns of their words or symbols one after the other."""
+        """Batches: the indices of sequences, a `SequenceBatch`, and the columns of all its words or symbols."""
 
 
 def random_tables(generator: np.random.Generator, states: int, symbols: int) -> Tables:
-    """Tables of a model at random, every distribution as likely as every other."""
+    """Random tables of a model; every distribution is equally likely."""
     start, *rows = (generator.dirichlet(np.ones(width), count)
                     for width, count in ((states, 1), (states, states), (symbols, states)))
     return Tables(np.log(start[0]), np.log(rows[0]), np.log(rows[1]), np.zeros(states))
 
 
 def best_of(models: Iterable[Learnable], sequences: list, steps: int, tolerance: float) -> tuple[Tables, Fit]:
-    """The tables of the model that becomes the most likely of several, each of which is changed.
+    """Trains several models and returns the tables with the highest likelihood; all models are changed.
 
     Args:
-        models: what learning begins with.
+        models: the initial models.
         sequences: arrays of symbols.
-        steps: of each model at most.
-        tolerance: a model is done when a step adds less to its log likelihood.
+        steps: largest number of steps of each model.
+        tolerance: the training of a model ends when a step increases its log likelihood by less.
     """
     histories: list[list[float]] = []
 
@@ -167,7 +167,7 @@ def best_of(models: Iterable[Learnable], sequences: list, steps: int, tolerance:
 
 
 def climb(model: Learnable, sequences: list, steps: int, tolerance: float) -> tuple[list[float], bool]:
-    """Steps of expectation maximisation on a model, which changes: (history, whether it has converged)."""
+    """Trains a model, which is changed, by expectation maximisation; returns (history, whether it has converged)."""
     history: list[float] = []
     symbols = model.tables().log_emission.shape[1]
     while True:
@@ -178,7 +178,7 @@ def climb(model: Learnable, sequences: list, steps: int, tolerance: float) -> tu
             return history, converged
         with np.errstate(divide='ignore', invalid='ignore'):
             learned = [np.log(array / array.sum(-1, keepdims=True)) for array in counts[:3]]
-        # A state that is never there, or never before another, keeps what it had.
+        # A row without counts keeps its old values.
         before = model.tables()
         start, transition, emission = (np.where(np.isnan(new), old, new) for new, old in zip(learned, before))
         model.set_tables(Tables(start, transition, emission, before.log_end))
@@ -186,7 +186,7 @@ def climb(model: Learnable, sequences: list, steps: int, tolerance: float) -> tu
 
 @np.errstate(over='ignore', invalid='ignore')
 def _expected(model: Learnable, sequences: list, symbols: int, mask: np.ndarray | None = None) -> tuple[float, Counts]:
-    """Log likelihood of all sequences, and expected counts; of the first so many symbols only."""
+    """Log likelihood of all sequences, and expected counts of states, transitions and the first `symbols` columns."""
     states = len(model.tables().log_start)
     value, counts = 0.0, Counts(np.zeros(states), np.zeros((states, states)), np.zeros((states, symbols)),
                                 np.zeros(states))
@@ -202,19 +202,22 @@ def _expected(model: Learnable, sequences: list, symbols: int, mask: np.ndarray 
     return value, counts
 
 
-# More of them fit the words better and the tags worse: with half of the tags of wikigold, F1 on dev was 37.3 after
-# none, 46.4 after 1, 46.1 after 3, 46.6 after 5, 43.6 after 10 and 41.4 after 20.
+# More steps fit the words better and the tags worse: with half of the tags of wikigold, F1 on dev was 37.3 after
+# 0 steps, 46.4 after 1, 46.1 after 3, 46.6 after 5, 43.6 after 10 and 41.4 after 20.
 STEPS = 3
 
 
 def tables_of(counts: Counts, words: WordCounts, add: float) -> Tables:
-    """The tables that follow from counts, with `add` added to each; raises ValueError if that is too little.
+    """The tables that follow from counts, after adding `add` to each count.
 
     With `add` 0 each probability is a relative frequency, and may be 0.
+
+    Raises:
+        ValueError: `add` is above 0, but so small that a probability is 0 as a 64-bit number.
     """
     start, end, transition = counts.start + add, counts.end + add, counts.transition + add
     with np.errstate(all='ignore'):
-        # From each state the sentence ends or goes on.
+        # After each state the sentence ends or another state follows.
         leaving = transition.sum(1) + end
         tables = Tables(np.log(start / start.sum()), np.log(transition / leaving[:, None]),
                         words.table(counts.emission, add), np.log(end / leaving))
@@ -224,39 +227,39 @@ def tables_of(counts: Counts, words: WordCounts, add: float) -> Tables:
 
 
 def counts_of(paths: Sequence[np.ndarray], words: WordCounts, states: int) -> Counts:
-    """Counts of what is known.
+    """The counts of known states.
 
     Args:
-        paths: for each sentence the state of each token, -1 where it is not known; none of them empty.
-        words: of the sentences.
-        states: how many.
+        paths: for each sentence the state of each token, -1 if unknown; no sentence is empty.
+        words: the words of the sentences.
+        states: number of states.
     """
-    first, last = (np.array([path[place] for path in paths]) for place in (0, -1))
+    first, last = (np.array([path[position] for path in paths]) for position in (0, -1))
     before, after = (np.concatenate([path[part] for path in paths]) for part in (np.s_[:-1], np.s_[1:]))
     return Counts(_tally((states,), first), _tally((states, states), before, after),
                   _tally((states, words.size), np.concatenate(paths), words.columns), _tally((states,), last))
 
 
 def _tally(shape: tuple[int, ...], *indices: np.ndarray) -> np.ndarray:
-    """How often each entry of an array of this shape is named, by an index for each axis; -1 is not known."""
+    """How often each entry of an array of this shape is indexed; an array of indices for each axis, -1 is unknown."""
     flat = np.ravel_multi_index(np.stack(indices)[:, np.min(indices, 0) >= 0], shape)
     return np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
 
 
 def learn(model: Learnable, sentences: list, sets: Sequence[np.ndarray], words: WordCounts, add: float,
           steps: int = STEPS) -> None:
-    """Gives a model of words the tables of sentences of which only some tags are known.
+    """Sets the tables of a model from sentences of which only some tags are known.
 
     Args:
-        model: whose words and states are those of the sentences.
-        sentences: lists of tokens, none of them empty.
+        model: model with the words and states of the sentences.
+        sentences: non-empty lists of tokens.
         sets: for each sentence (tokens, S) bool, the states that each token may have.
-        words: of the sentences.
-        add: added to every count.
-        steps: how many times expected counts make new tables.
+        words: the words of the sentences.
+        add: number that is added to every count.
+        steps: number of times that new tables are computed from expected counts.
     """
     states = sets[0].shape[1]
-    paths = [np.where(own.sum(1) == 1, own.argmax(1), -1) for own in sets]
+    paths = [np.where(allowed.sum(1) == 1, allowed.argmax(1), -1) for allowed in sets]
     counts = counts_of(paths, words, states)
     mask = np.where(np.concatenate(sets), 0.0, -np.inf)
     for _ in range(steps):

@@ -1,6 +1,7 @@
-"""The hidden Markov model, in NumPy: likelihoods, posteriors, best paths, and learning with tags and without.
+"""The hidden Markov model in NumPy: likelihoods, posteriors, best paths, and training with and without tags.
 
-Everything is computed in logarithms, on many sequences at a time. Shapes: L length, B sequences of a batch, S states.
+Everything is computed in logarithms, for many sequences at the same time. Shapes: L length, B sequences of a batch,
+S states.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,18 +17,18 @@ import numpy as np
 
 
 class HMM:
-    """A hidden Markov model with discrete observations, from arrays or to be learned.
+    """A hidden Markov model with discrete observations.
 
-    `HMM(start, transition, emission)` is a model; `HMM().fit(sentences, tags)` counts one, and
-    `HMM().baum_welch(observations, states)` finds one without tags. All methods take one sequence, or a list of them
-    and give back a list or an array of what one sequence would give. A sequence is an array or list of symbols, 0 to
-    V - 1; after `fit` a list of tokens.
+    `HMM(start, transition, emission)` creates a model from arrays. `HMM().fit(sentences, tags)` estimates a model from
+    tagged sentences, and `HMM().baum_welch(observations, states)` from observations without tags. All methods take a
+    sequence or a list of sequences. For a list they return a list or an array of results. A sequence is an array or
+    list of symbols from 0 to V - 1; after `fit` it is a list of tokens.
 
-    States s and observations o have the probability p(s, o) = start(s[0]) emission(s[0], o[0]) transition(s[0], s[1])
-    ... end(s[-1]); `viterbi` gives the states for which it is largest and its logarithm, `log_likelihood` the logarithm
-    of p(o), its sum over all states, and `posteriors` the probabilities of states given o.
+    The probability of states s and observations o is p(s, o) = start(s[0]) emission(s[0], o[0]) transition(s[0], s[1])
+    ... end(s[-1]). `viterbi` returns the states with the largest p(s, o), and its logarithm. `log_likelihood` returns
+    the logarithm of p(o), the sum of p(s, o) over all s. `posteriors` returns the probabilities of states given o.
 
-    Example, of two states and three symbols:
+    Example with two states and three symbols:
         >>> import numpy as np
         >>> from ms_crf import HMM
         >>> model = HMM([0.6, 0.4], [[0.7, 0.3], [0.4, 0.6]], [[0.5, 0.4, 0.1], [0.1, 0.3, 0.6]])
@@ -38,18 +39,22 @@ class HMM:
         '0.01512 of 0.03628'
 
     Args:
-        start: (S,), how likely each state is at first.
-        transition: (S, S), entry (i, j) from state i to state j.
-        emission: (S, V), each symbol in each state.
-        end: (S,), how likely each state is at last, as a factor; None for 1 everywhere.
-        log: whether these are logarithms. Otherwise start and rows have to add up to 1.
+        start: (S,), probability of each state at the beginning.
+        transition: (S, S), entry (i, j) is the probability of state j after state i.
+        emission: (S, V), probability of each symbol in each state.
+        end: (S,), a factor for each state at the end; None for 1.
+        log: whether the arrays contain logarithms. Otherwise start and rows must add up to 1.
+
+    Attributes:
+        states: the names of the states, after `fit` and `fit_sets`; otherwise None.
+        words: the columns of the emissions, after `fit` and `fit_sets`; otherwise None.
     """
 
     def __init__(self, start: Any = None, transition: Any = None, emission: Any = None, end: Any = None,
                  log: bool = False) -> None:
-        self.states: list | None = None          # names of the states, of a model that was learned from tags
-        self.words: Words | None = None          # what the columns of the emissions stand for there
-        self.log_start: Any = None               # None as long as the model is empty
+        self.states: list | None = None
+        self.words: Words | None = None
+        self.log_start: Any = None               # None for an empty model
         if any(array is not None for array in (start, transition, emission, end)):
             self.set_tables(Tables(*validation.check_arrays(start, transition, emission, end, log)))
 
@@ -58,13 +63,13 @@ class HMM:
         return Tables(self.log_start, self.log_transition, self.log_emission, self.log_end)
 
     def set_tables(self, tables: Tables) -> None:
-        """Gives the model other tables, in logarithms, which are not checked."""
+        """Replaces the tables, which are in logarithms and are not checked."""
         self.log_start, self.log_transition, self.log_emission, self.log_end = tables
 
-    # What a model says of sequences
+    # Probabilities and paths of sequences
 
     def log_prob(self, states: Any) -> Any:
-        """Log probability of state sequences in the plain Markov chain: start and transitions alone."""
+        """Log probability of state sequences without observations: start and transitions only."""
         self._check_learned()
         many, sequences = validation.several(states, name='states')
         paths = [self._state_indices(sequence, index) for index, sequence in enumerate(sequences)]
@@ -73,26 +78,26 @@ class HMM:
         return np.array(scores) if many else float(scores[0])
 
     def log_likelihood(self, observations: Any, backward: bool = False) -> Any:
-        """Log probability of observations, by the forward recursion or by the backward one, which agree."""
+        """Log probability of observations, by the forward or by the backward recursion, with the same result."""
         values = self._each(observations, lambda batch: batch.backward_likelihood() if backward
                             else batch.forward_likelihood(), 0.0)
         return np.array(values) if isinstance(values, list) else float(values)
 
     def forward(self, observations: Any) -> Any:
-        """Log probability of the observations up to each position and the state there, (L, S)."""
+        """Log probability of the state at each position and the observations up to this position, (L, S)."""
         return self._each(observations, lambda batch: batch.split(batch.forward), self._nothing(1))
 
     def backward(self, observations: Any) -> Any:
-        """Log probability of the observations behind each position given the state there, (L, S)."""
+        """Log probability of the observations after each position given the state at this position, (L, S)."""
         return self._each(observations, lambda batch: batch.split(batch.backward), self._nothing(1))
 
     def posteriors(self, observations: Any, pairs: bool = True) -> Any:
-        """Of each state at each position (L, S), and of each pair of states (L - 1, S, S) one after the other.
+        """Probabilities of each state at each position (L, S), and of each pair of successive states (L - 1, S, S).
 
         Args:
-            observations: a sequence of symbols or tokens, or a list of them; one that is impossible in the model has
-                no posteriors and raises ValueError.
-            pairs: False for those of states alone, which takes S times less memory.
+            observations: a sequence of symbols or tokens, or a list of sequences. An impossible sequence raises
+                ValueError.
+            pairs: False to compute states only, which needs S times less memory.
         """
         def work(batch: SequenceBatch) -> Iterable:
             batch.check_possible()
@@ -103,10 +108,10 @@ class HMM:
                           pairs)
 
     def viterbi(self, observations: Any) -> Any:
-        """(best states, log probability of them and the observations); the lowest state of equals, from the end on.
+        """(best states, log probability of the best states and the observations).
 
-        Where the probability is -inf, no states could have given the observations, and those that are named mean
-        nothing.
+        Of equally probable paths, the path with the lowest states is returned, compared from the end on. A result of
+        -inf means that no states are possible for the observations; then the returned states have no meaning.
         """
         names = None if self.states is None else np.fromiter(self.states, object, len(self.states))
 
@@ -118,10 +123,10 @@ class HMM:
         return self._each(observations, work, (np.zeros(0, np.int64) if names is None else [], 0.0))
 
     def sample(self, length: int, seed: Any = 0) -> tuple[np.ndarray, np.ndarray]:
-        """(states, observations), both (length,), drawn from a model that was made from arrays."""
+        """Random (states, observations), both (length,); only for models from arrays or from `baum_welch`."""
         self._check_learned()
         if self.words is not None:
-            raise ValueError('sample needs a model made from arrays: words can not be drawn from classes of shapes')
+            raise ValueError('sample needs a model created from arrays, got a model of words')
         length = validation.check_count(length, 'length', 0)
         check_memory(32 * length, f'a sample of length {length:,}')
         generator = validation.generator_of(seed)
@@ -130,31 +135,30 @@ class HMM:
         row = start
         for position, (first, second) in enumerate(generator.random((length, 2))):
             if not row[-1] > 0:
-                raise ValueError('sample needs a model with a way on, got one that ends in a state without any')
+                raise ValueError('sample needs transitions from each state, got a state without transitions')
             states[position] = np.searchsorted(row, first * row[-1], 'right')
             symbols = emission[states[position]]
             if not symbols[-1] > 0:
-                raise ValueError('sample needs a model with symbols in each state, got none in state '
+                raise ValueError('sample needs symbols in each state, got none in state '
                                  f'{states[position]}')
             observations[position] = np.searchsorted(symbols, second * symbols[-1], 'right')
             row = transition[states[position]]
         return states, observations
 
-    # Learning
-
+    # Training
     def fit(self, sentences: Any, tags: Any, add: float = 0.1, states: Any = None) -> 'HMM':
-        """Counts a model of words: transitions and words of each tag, with `add` added to every count.
+        """Estimates a model of words from counts of transitions and words, after adding `add` to every count.
 
-        A word that was not seen is taken for its shape: endings, capitals, digits; how likely each shape is with
-        each tag is learned from the words that were seen once.
+        An unknown word is represented by its shape: ending, capital letters and digits. The probability of each shape
+        in each state is estimated from the words that occur once.
 
         Args:
             sentences: lists of tokens.
             tags: for each sentence the tag of each token.
-            add: at least 0. With 0 each probability is a relative frequency: start, transitions and end of each tag,
-                and the words that it has. Then a word that was not seen is impossible, as is a step between tags that
-                was not: `log_likelihood` and the score of `viterbi` are -inf, and `posteriors` raises ValueError.
-            states: all tags, in the order of the states; None for those that occur, sorted.
+            add: at least 0. With 0, probabilities are relative frequencies. Then unknown words and tag transitions that
+                do not occur are impossible: `log_likelihood` and the score of `viterbi` are -inf, and `posteriors`
+                raises ValueError.
+            states: all tags, in the order of the states; None for the tags that occur, sorted.
         """
         value = validation.check_add(add, zero=True)
         sentences, tags = validation.check_parallel(sentences, tags)
@@ -168,13 +172,13 @@ class HMM:
         return self._take(estimation.tables_of(counts, words, value), states, words)
 
     def fit_sets(self, sentences: Any, sets: Any, states: Any, add: float = 0.1) -> 'HMM':
-        """Counts a model of words as `fit` does, from sentences of which only some tags are known.
+        """Estimates a model of words, as `fit` does, from sentences of which only some tags are known.
 
-        What is not known is counted as it is expected: by the model of what is known, and then of all, a few times.
+        Unknown tags have expected counts: first from the known tags only, then from all tags, a few times.
 
         Args:
             sentences: lists of tokens.
-            sets: for each sentence an array (tokens, states) bool: which tags each token may have, one at least.
+            sets: for each sentence an array (tokens, states) bool: the tags that each token may have, at least one.
             states: all tags, in the order of the sets.
             add: above 0.
         """
@@ -188,31 +192,31 @@ class HMM:
         return self._take(learned.tables(), list(states), words)
 
     def _take(self, tables: Tables, states: list, words: WordCounts) -> 'HMM':
-        """Makes this a model of words."""
+        """Sets the tables, states and words, and returns this model."""
         self.states, self.words = states, words.words
         self.set_tables(tables)
         return self
 
     def baum_welch(self, observations: Any, states: int | None = None, symbols: int | None = None, steps: int = 100,
                    tolerance: float = 1e-4, starts: int = 4, seed: Any = 0) -> Fit:
-        """Finds a model by expectation maximisation: the likelihood never falls.
+        """Estimates a model without tags by expectation maximisation; no step decreases the likelihood.
 
-        A model that has arrays already goes on from these, otherwise the best of several random starts is kept.
+        A model with arrays is trained further. Otherwise the best of several random starts is kept.
 
         Args:
-            observations: a sequence of symbols or a list of them.
-            states: how many; None where there are arrays.
-            symbols: how many; None for the largest that occurs and all below it.
-            steps: at most.
-            tolerance: it stops when a step adds less to the log likelihood.
+            observations: a sequence of symbols, or a list of sequences.
+            states: number of states; None if the model has arrays.
+            symbols: number of symbols; None for the largest symbol plus 1.
+            steps: largest number of steps.
+            tolerance: training stops when a step increases the log likelihood by less.
             starts: number of random starts.
-            seed: of these.
+            seed: seed of the random starts.
 
         Returns:
             `Fit`: history of the log likelihood, whether it has converged, and the histories of all starts.
         """
         if self.words is not None:
-            raise ValueError('baum_welch needs symbols, got a model of words; make another with HMM()')
+            raise ValueError('baum_welch needs symbols, got a model of words; create a new model with HMM()')
         steps, starts = validation.check_count(steps, 'steps', 0), validation.check_count(starts, 'starts', 1)
         tolerance, generator = validation.check_number(tolerance, 'tolerance'), validation.generator_of(seed)
         symbols = None if symbols is None else validation.check_count(symbols, 'symbols', 1)
@@ -226,11 +230,11 @@ class HMM:
             symbols = self.log_emission.shape[1]
         sequences = [validation.check_symbols(sequence, index, symbols) for index, sequence in enumerate(sequences)]
         if not sum(map(len, sequences)):
-            raise ValueError('observations must hold a symbol, got none')
+            raise ValueError('observations must contain a symbol, got none')
         models: Iterable[HMM] = [self]
         if self.log_start is None:
             if states is None:
-                raise ValueError('states must be a number from 1 where there are no arrays, got None')
+                raise ValueError('states must be at least 1 for a model without arrays, got None')
             symbols = symbols or 1 + max(int(sequence.max()) for sequence in sequences if len(sequence))
             validation.check_tables(states, symbols, 'number the symbols from 0 without gaps, or take fewer states')
             models = (HMM(*estimation.random_tables(generator, states, symbols), log=True) for _ in range(starts))
@@ -239,13 +243,13 @@ class HMM:
         return fit
 
     def _nothing(self, axes: int) -> np.ndarray:
-        """What an empty sequence has instead of (L, S) or (L - 1, S, S)."""
+        """The result for an empty sequence: an array without positions for (L, S) or (L - 1, S, S)."""
         self._check_learned()
         return np.zeros((0,) + (len(self.log_start),) * axes)
 
     def _check_learned(self) -> None:
         if self.log_start is None:
-            raise ValueError('the model is empty; give it arrays, or call fit or baum_welch first')
+            raise ValueError('the model is empty; create it from arrays, or call fit or baum_welch first')
 
     def _state_indices(self, states: Any, sequence: int) -> np.ndarray:
         if self.states is None:
@@ -253,32 +257,33 @@ class HMM:
         indices = {state: index for index, state in enumerate(self.states)}
         for position, state in enumerate(states):
             if getattr(state, '__hash__', None) is None or state not in indices:
-                raise ValueError(f'sequence {sequence} must hold states of the model, got {state!r:.40} at position '
+                raise ValueError(f'sequence {sequence} must contain states of the model, got {state!r:.40} at position '
                                  f'{position}')
         return np.array([indices[state] for state in states], np.int64)
 
     def columns_of(self, sequences: Sequence[Any]) -> np.ndarray:
-        """The column of each observation in the table of emissions, of all sequences one after the other."""
+        """The column of each observation in the table of emissions, for all sequences concatenated."""
         if self.words is not None:
             return self.words.columns(chain.from_iterable(sequences))
         return validation.join_symbols(sequences, self.log_emission.shape[1])
 
     def batches(self, sequences: Sequence[Any], mask: np.ndarray | None = None
                 ) -> Iterator[tuple[np.ndarray, SequenceBatch, np.ndarray]]:
-        """Indices of sequences of similar lengths, a batch of them, and the columns of what is observed there.
-
-        Empty sequences are in no batch.
+        """Batches of sequences of similar lengths, without empty sequences.
 
         Args:
-            sequences: lists of what is observed.
-            mask: (positions, S) of all sequences one after the other, added to the logarithms there; None for nothing.
+            sequences: lists of observations.
+            mask: (positions, S) for all sequences concatenated, added to the log emissions; or None.
+
+        Yields:
+            The indices of the sequences, a `SequenceBatch`, and the columns of its observations.
         """
         table = np.ascontiguousarray(self.log_emission.T)
         columns, lengths = self.columns_of(sequences), np.array(list(map(len, sequences)), np.int64)
         begins = np.cumsum(lengths) - lengths
         for indices in batches(lengths):
             count = lengths[indices]
-            # Where the positions of these sequences are among all.
+            # Indices of the positions of this batch among the positions of all sequences.
             offsets = np.arange(count.sum()) + np.repeat(begins[indices] - (np.cumsum(count) - count), count)
             observed = columns[offsets]
             emissions = table[observed] if mask is None else table[observed] + mask[offsets]
@@ -287,13 +292,13 @@ class HMM:
 
     def _each(self, observations: Any, work: Callable[[SequenceBatch], Iterable], empty: Any,
               pairs: bool = False) -> Any:
-        """What `work` returns for one sequence, or a list of its results for several."""
+        """The result of `work` for a sequence, or the list of its results for a list of sequences."""
         self._check_learned()
         many, sequences = validation.several(observations, self.words is not None)
         if pairs:
             validation.check_pairs(sequences, len(self.log_start))
         results = [empty] * len(sequences)
-        with np.errstate(over='ignore'):         # a sum of logarithms below the least number is -inf
+        with np.errstate(over='ignore'):         # a sum below the smallest number is -inf
             for indices, batch, _ in self.batches(sequences):
                 for index, result in zip(indices.tolist(), work(batch)):
                     results[index] = result
@@ -301,6 +306,6 @@ class HMM:
 
 
 def _sums(logs: np.ndarray) -> np.ndarray:
-    """Probabilities added up along the rows, from logarithms of any size."""
+    """Cumulative probabilities along the rows, from logarithms of any size."""
     largest = top(logs)
     return np.exp(np.where(np.abs(largest) > 600, logs - largest, logs)).cumsum(-1)

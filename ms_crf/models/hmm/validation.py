@@ -1,4 +1,4 @@
-"""Arguments of a hidden Markov model, brought into arrays; one line about what can't be."""
+"""Checks of the arguments of a hidden Markov model, and their conversion to arrays."""
 
 import math
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ import numpy as np
 
 
 def several(sequences: Any, of_words: bool = False, name: str = 'observations') -> tuple[bool, list]:
-    """Whether these are several sequences, and a list of them; each is an array or a list."""
+    """Whether the argument is several sequences, and a list of all sequences; each is an array or a list."""
     separate: list[Any]
     if isinstance(sequences, np.ndarray) and sequences.ndim == 1 and sequences.dtype != object:
         many, separate = False, [sequences]
     else:
-        items = as_list(sequences, name, 'a sequence or a list of them')
+        items = as_list(sequences, name, 'a sequence or a list of sequences')
         many = not _is_item(items[0]) if items else of_words
         separate = [item if isinstance(item, list) or (isinstance(item, np.ndarray) and item.ndim)
                     else as_list(item, f'sequence {index}', 'a list')
@@ -29,15 +29,15 @@ def several(sequences: Any, of_words: bool = False, name: str = 'observations') 
 
 
 def _is_item(value: Any) -> bool:
-    """Whether this stands in a sequence and is none itself."""
+    """Whether a value is an item of a sequence, not a sequence."""
     return value is None or isinstance(value, (str, bytes, Number, np.generic)) or getattr(value, 'shape', None) == ()
 
 
 def as_list(values: Any, name: str, expected: str) -> list:
-    """A list of what an iterable gives; raises TypeError for what is none, and for sets, dicts and strings."""
+    """The list of the items of an iterable; raises TypeError for other values, and for sets, dicts and strings."""
     if isinstance(values, (str, bytes)):
         raise TypeError(f'{name} must be {expected}, got a string; split it')
-    if hasattr(values, '__array__'):             # a tensor of a framework, or an array, which may have no axis
+    if hasattr(values, '__array__'):             # a tensor of a framework, or an array; both may have no axes
         values = np.asarray(values)
     if (not hasattr(values, '__iter__') or isinstance(values, (dict, set, frozenset))
             or (isinstance(values, np.ndarray) and not values.ndim)):
@@ -46,63 +46,63 @@ def as_list(values: Any, name: str, expected: str) -> list:
 
 
 def check_tokens(tokens: Any, name: str) -> None:
-    """Raises TypeError at the first token that is no string."""
-    if not set(map(type, tokens)) <= {str}:      # one pass in C for what is right
+    """Raises TypeError if a token is not a string."""
+    if not set(map(type, tokens)) <= {str}:      # fast for valid tokens
         for position, token in enumerate(tokens):
             if not isinstance(token, str):
-                raise TypeError(f'{name} must hold tokens, which are strings, got {type(token).__name__} at position '
+                raise TypeError(f'{name} must contain strings, got {type(token).__name__} at position '
                                 f'{position}')
 
 
 def check_count(value: Any, name: str, least: int) -> int:
-    """A whole number as int; raises TypeError or ValueError with the name of the argument."""
+    """An integer of at least `least`; raises TypeError or ValueError with the name of the argument."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral):
-        raise TypeError(f'{name} must be a whole number, got {type(value).__name__}')
+        raise TypeError(f'{name} must be an integer, got {type(value).__name__}')
     if value < least:
         raise ValueError(f'{name} must be at least {least}, got {value}')
     return int(value)
 
 
 def check_number(value: Any, name: str) -> float:
-    """A number as float that is not nan; raises TypeError or ValueError."""
+    """A number as float; raises TypeError or ValueError for other values and for nan."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise TypeError(f'{name} must be a number, got {type(value).__name__}')
     try:
         value = float(value)
     except OverflowError:
-        raise ValueError(f'{name} must be a number of 64 bits, got one beyond them') from None
+        raise ValueError(f'{name} must be a 64-bit number, got a larger number') from None
     if math.isnan(value):
         raise ValueError(f'{name} must be a number, got nan')
     return value
 
 
 def generator_of(seed: Any) -> np.random.Generator:
-    """What numpy.random.default_rng makes of a seed; raises ValueError in words of ours."""
+    """The random generator of a seed; raises ValueError for an invalid seed."""
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError):
-        raise ValueError(f'seed must be a whole number of at least 0, or what numpy.random.default_rng takes, '
+        raise ValueError(f'seed must be an integer of at least 0, or another seed of numpy.random.default_rng, '
                          f'got {seed!r:.40}') from None
 
 
 def check_tables(states: int, symbols: int, advice: str) -> None:
-    """Raises ValueError where tables of so many states and symbols, and what is made on the way, have no place."""
-    # A table, its counts, what they become, and the table turned: 8 bytes a number.
+    """Raises ValueError if a model of this size, and intermediate results of its training, do not fit into memory."""
+    # The tables, their counts, the new tables, and the transposed tables: 8 bytes for each number.
     check_memory(32 * states * (states + symbols), f'a model of {states:,} states and {symbols:,} symbols', advice)
 
 
 def check_pairs(sequences: list, states: int) -> None:
-    """Raises ValueError where posteriors of pairs have no place."""
+    """Raises ValueError if the posteriors of pairs of states do not fit into memory."""
     count = sum(max(len(sequence) - 1, 0) for sequence in sequences)
     check_memory(8 * count * states ** 2, f'an array of {states:,} x {states:,} pairs at {count:,} positions',
-                 'ask with pairs=False, or for fewer sequences at a time')
+                 'set pairs=False, or pass fewer sequences')
 
 
 def join_symbols(sequences: Sequence[Any], count: int) -> np.ndarray:
-    """Symbols of all sequences one after the other; raises ValueError at what is no number below `count`."""
+    """The symbols of all sequences, concatenated; raises ValueError for a symbol outside 0 to `count` - 1."""
     if all(isinstance(sequence, list) for sequence in sequences):
         joined = list(chain.from_iterable(sequences))
-        if set(map(type, joined)) <= {int}:      # at once what would take long one by one
+        if set(map(type, joined)) <= {int}:      # fast for valid symbols
             array = np.array(joined)
             if array.dtype == np.int64 and array.min() >= 0 and array.max() < count:
                 return array
@@ -111,38 +111,38 @@ def join_symbols(sequences: Sequence[Any], count: int) -> np.ndarray:
 
 
 def check_symbols(sequence: Any, index: int, count: int | None, name: str = 'symbol') -> np.ndarray:
-    """A sequence as an array of int64; raises ValueError at what is no number below `count`, if there is one."""
+    """A sequence as an int64 array; raises ValueError for a symbol outside 0 to `count` - 1 (None for no limit)."""
     try:
         array = np.asarray(sequence)
-    except (ValueError, TypeError, RuntimeError):                # lists of different lengths in it
-        raise ValueError(f'sequence {index} must be {name}s, whole numbers in one row, got nested ones') from None
+    except (ValueError, TypeError, RuntimeError):                # nested lists of different lengths
+        raise ValueError(f'sequence {index} must be a list of {name}s (integers), got nested lists') from None
     if array.ndim != 1 or (array.size and array.dtype.kind not in 'iu'):
-        raise ValueError(f'sequence {index} must be {name}s, whole numbers in one row, got '
+        raise ValueError(f'sequence {index} must be a list of {name}s (integers), got '
                          f'{array.dtype} of shape {array.shape}')
-    wrong = (array < 0) | (array >= (1 << 62 if count is None else count)) if array.size else np.zeros(0, bool)
-    if wrong.any():
-        position = int(wrong.argmax())
+    invalid = (array < 0) | (array >= (1 << 62 if count is None else count)) if array.size else np.zeros(0, bool)
+    if invalid.any():
+        position = int(invalid.argmax())
         most = '' if count is None else f' to {count - 1}'
-        raise ValueError(f'sequence {index} must hold {name}s from 0{most}, got {array[position]} at position '
+        raise ValueError(f'sequence {index} must contain {name}s from 0{most}, got {array[position]} at position '
                          f'{position}')
     return array.astype(np.int64)
 
 
 def _floats(values: Any, name: str) -> np.ndarray:
-    """An array of float64; raises TypeError or ValueError where there are others."""
+    """An array of float64; raises TypeError or ValueError for other values."""
     if values is None:
-        raise ValueError(f'{name} must be an array, got None; start, transition and emission belong together')
+        raise ValueError(f'{name} must be an array, got None; set start, transition and emission together')
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, RuntimeError):
         raise ValueError(f'{name} must be an array, got rows of different lengths') from None
     if array.dtype.kind not in 'fiub':
-        raise TypeError(f'{name} must hold numbers, got {array.dtype} of shape {array.shape}')
+        raise TypeError(f'{name} must contain numbers, got {array.dtype} of shape {array.shape}')
     return array.astype(np.float64)
 
 
 def check_arrays(start: Any, transition: Any, emission: Any, end: Any, log: Any) -> tuple[np.ndarray, ...]:
-    """The four arrays in logarithms; raises ValueError where they don't fit or are no probabilities."""
+    """The four arrays in logarithms; raises ValueError if shapes do not fit or values are not probabilities."""
     if not isinstance(log, (bool, np.bool_)):
         raise TypeError(f'log must be True or False, got {type(log).__name__}')
     start, transition, emission = map(_floats, (start, transition, emission), ('start', 'transition', 'emission'))
@@ -155,10 +155,10 @@ def check_arrays(start: Any, transition: Any, emission: Any, end: Any, log: Any)
         'emission': (emission, (states, emission.shape[-1] if emission.ndim == 2 else 'symbols'))}
     for name, (array, shape) in expected.items():
         if array.shape != shape or not array.size:
-            raise ValueError(f'{name} must be {shape} beside start of {states} states, got shape {array.shape}')
+            raise ValueError(f'{name} must have the shape {shape} for start of {states} states, got {array.shape}')
     for name, array in (('start', start), ('transition', transition), ('emission', emission), ('end', end)):
         if np.isnan(array).any() or (array == np.inf).any() or (not log and (array < 0).any()):
-            raise ValueError(f'{name} must hold {"logarithms" if log else "probabilities"}, '
+            raise ValueError(f'{name} must contain {"logarithms" if log else "probabilities"}, '
                              f'got {array[~(array >= 0) | np.isinf(array)].flat[0] if not log else "nan or infinity"}')
         if not log and name != 'end' and not np.allclose(array.sum(-1), 1, atol=1e-6):
             worst = float(np.atleast_1d(array.sum(-1))[np.abs(np.atleast_1d(array.sum(-1)) - 1).argmax()])
@@ -170,24 +170,24 @@ def check_arrays(start: Any, transition: Any, emission: Any, end: Any, log: Any)
 
 
 def check_parallel(sentences: Any, tags: Any) -> tuple[list, list]:
-    """Both as lists of lists; raises TypeError or ValueError where they are none or don't belong together."""
+    """Both arguments as lists of lists; raises TypeError or ValueError if one is invalid or their lengths differ."""
     sentences = [as_list(tokens, f'sentence {index}', 'a list of tokens')
                  for index, tokens in enumerate(as_list(sentences, 'sentences', 'a list of lists of tokens'))]
     tags = [as_list(row, f'tags of sentence {index}', 'a list of tags')
             for index, row in enumerate(as_list(tags, 'tags', 'a list of lists of tags'))]
     if len(sentences) != len(tags):
-        raise ValueError(f'tags must hold a list for each sentence ({len(sentences)}), got {len(tags)}')
+        raise ValueError(f'tags must contain a list for each sentence ({len(sentences)}), got {len(tags)}')
     for index, (tokens, row) in enumerate(zip(sentences, tags)):
         if len(tokens) != len(row):
             raise ValueError(f'sentence {index} must have a tag for each token ({len(tokens)}), got {len(row)}')
         check_tokens(tokens, f'sentence {index}')
     if not any(map(len, tags)):
-        raise ValueError('sentences must hold a token, got none')
+        raise ValueError('sentences must contain at least one token, got none')
     return sentences, tags
 
 
 def check_add(add: Any, zero: bool = False) -> float:
-    """What is added to counts; raises ValueError unless it is above 0, or 0 where `zero` allows it."""
+    """The number that is added to counts; raises ValueError unless it is above 0 (with `zero`, at least 0)."""
     value = check_number(add, 'add')
     if not (value > 0 or zero and value == 0):
         raise ValueError(f'add must be {"at least" if zero else "above"} 0, got {add}')
@@ -195,7 +195,7 @@ def check_add(add: Any, zero: bool = False) -> float:
 
 
 def check_states_occur(states: Sequence, counts: np.ndarray) -> None:
-    """Raises ValueError at a state without counts, whose probabilities are undefined without smoothing."""
+    """Raises ValueError if a state has no counts; without smoothing its probabilities are undefined."""
     if not counts.all():
         missing = states[int((counts == 0).argmax())]
         raise ValueError(f'add=0 leaves the probabilities of state {missing!r} undefined, because no token has this '
@@ -203,34 +203,34 @@ def check_states_occur(states: Sequence, counts: np.ndarray) -> None:
 
 
 def check_sets(sentences: Any, sets: Any, states: int) -> tuple[list, list[np.ndarray]]:
-    """Lists of tokens and their sets of tags, without sentences that are empty.
+    """Lists of tokens and their sets of tags, without empty sentences.
 
     Raises:
-        TypeError, ValueError: they are none, or a token has no tag that it may have.
+        TypeError, ValueError: an argument has another form, or a token has no allowed tag.
     """
-    sets = [np.asarray(own) for own in as_list(sets, 'sets', 'a list of arrays')]
-    sentences, _ = check_parallel(sentences, [[''] * len(own) for own in sets])
-    for index, own in enumerate(sets):
-        if own.dtype != bool or own.shape != (len(sentences[index]), states) or not own.any(-1).all():
-            raise ValueError(f'sets must hold for sentence {index} bools ({len(sentences[index])}, {states}) with '
-                             f'a True in each row, got {own.dtype} of shape {own.shape}')
+    sets = [np.asarray(allowed) for allowed in as_list(sets, 'sets', 'a list of arrays')]
+    sentences, _ = check_parallel(sentences, [[''] * len(allowed) for allowed in sets])
+    for index, allowed in enumerate(sets):
+        if allowed.dtype != bool or allowed.shape != (len(sentences[index]), states) or not allowed.any(-1).all():
+            raise ValueError(f'sets must contain for sentence {index} an array ({len(sentences[index])}, {states}) of '
+                             f'bools with a True in each row, got {allowed.dtype} of shape {allowed.shape}')
     filled = [index for index, tokens in enumerate(sentences) if tokens]
     return [sentences[index] for index in filled], [sets[index] for index in filled]
 
 
 def check_states(states: Any, tags: Sequence[list]) -> tuple[list, dict]:
-    """The states of a model in their order, and the index of each; those of the tags, sorted, if `states` is None."""
+    """The states of a model in order, and the index of each state; if `states` is None, the tags that occur, sorted."""
     ordered = None if states is None else as_list(states, 'states', 'a list of tags')
     try:
         ordered = sorted({tag for row in tags for tag in row}) if ordered is None else ordered
         indices = {tag: index for index, tag in enumerate(ordered)}
-        # nan is no key to be found again
+        # nan is not equal to itself
         missing = next((tag for row in tags for tag in row if tag not in indices or tag != tag), None)
     except TypeError:
         kinds = ', '.join(sorted({type(tag).__name__ for row in tags for tag in row}))
-        raise TypeError(f'tags must be strings, or others of one kind that have an order, got {kinds}') from None
+        raise TypeError(f'tags must be strings, or values of one type that can be sorted, got {kinds}') from None
     if missing is not None:
-        raise ValueError(f'states must hold all tags, got none for {missing!r}')
+        raise ValueError(f'states must contain all tags, got none for {missing!r}')
     if len(indices) != len(ordered):
-        raise ValueError(f'states must be distinct, got {len(ordered)} of which {len(indices)} are')
+        raise ValueError(f'states must be distinct, got {len(ordered)} states, {len(indices)} of them distinct')
     return ordered, indices

@@ -1,4 +1,4 @@
-"""Layer 8: the tagger over word vectors and characters: its vocabulary, batches and network.
+"""Layer 8: the tagger over word vectors and characters: vocabulary, batches, network and model type.
 
-It knows what all kinds of model share and none of the other kinds.
+It may know the common parts of the model types, but no other model type.
 """

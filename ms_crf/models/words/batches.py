@@ -1,6 +1,7 @@
-"""Words as ids and in batches, for training, tagging and exported graphs.
+"""Sentences as ids of word forms, and batches of them, for training, tagging and exported graphs.
 
-A form is a word with its spelling, and with its bigrams if the vocabulary has any.
+A word form is a distinct word. If the vocabulary has bigrams, a word form also includes its bigrams with the
+neighbouring tokens. The network reads each form of a batch once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,21 +13,21 @@ from ms_crf.models.words.vocabulary import PADDING, UNKNOWN, Vocabulary, bigrams
 
 import numpy as np
 
-STEP = 32                  # the number of forms is a multiple of it
-NO_FORM = -1               # where there is no token
+STEP = 32                  # the number of forms of a shape is a multiple of this number
+NO_FORM = -1               # the code of padding
 
 
 class FormShape(NamedTuple):
-    """Of a bucket's batches."""
+    """The shape of the batches of a bucket."""
 
     length: int
     rows: int
-    long_forms: int        # room for forms of any number of characters
-    short_forms: int       # for those of no more than half as many as are read at most
+    long_forms: int        # largest number of forms with any number of characters
+    short_forms: int       # largest number of further forms, with at most `EncodedWords.half` characters
 
     @property
     def forms(self) -> int:
-        """Room for forms in all."""
+        """The largest number of forms."""
         return self.long_forms + self.short_forms
 
 
@@ -35,32 +36,32 @@ class EncodedWords:
 
     Args:
         sentences: lists of tokens.
-        vocabulary: gives words and characters their ids.
-        tags: for each sentence what `Tags.gold` returned; None where there are no tags.
+        vocabulary: the ids of words and characters.
+        tags: the result of `Tags.gold`; None for sentences without gold tags.
 
     Attributes:
-        tokens: for each sentence the forms of its tokens.
-        lengths: (sentences,), tokens of each.
-        word_of: (forms,), ids of words.
-        spelling_of: (forms, characters), ids of characters.
-        bigrams_of: (forms, 2), ids of bigrams; None without them.
-        composed: (some,), the forms of unknown words that have known n-grams.
-        ngrams_of: (some, MOST), ids of these n-grams.
-        is_long: by code, see `codes`: whether a form has more than `half` characters.
-        half: half as many characters as are read at most.
-        num_forms: how many distinct forms there are.
+        tokens: for each sentence the indices of the forms of its tokens.
+        lengths: (sentences,) number of tokens.
+        word_of: (forms,) ids of words.
+        spelling_of: (forms, characters) ids of characters.
+        bigrams_of: (forms, 2) ids of bigrams; None without bigrams.
+        composed: (some,) indices of the forms of out-of-vocabulary words that have known n-grams.
+        ngrams_of: (some, MOST) ids of these n-grams.
+        is_long: bools by code, see `codes`: whether a form has more than `half` characters.
+        half: half of the largest number of characters that the network reads, rounded up.
+        num_forms: number of distinct forms.
     """
 
     def __init__(self, sentences: Sequence[Sequence[str]], vocabulary: Vocabulary,
                  tags: list[np.ndarray] | None = None) -> None:
-        together: list[Any] = list(chain.from_iterable(sentences))
+        flat: list[Any] = list(chain.from_iterable(sentences))
         if vocabulary.bigrams:
             bigrams = [bigrams_of(tokens) for tokens in sentences]
-            together = list(zip(together, chain.from_iterable(pairs[:-1] for pairs in bigrams),
+            flat = list(zip(flat, chain.from_iterable(pairs[:-1] for pairs in bigrams),
                                 chain.from_iterable(pairs[1:] for pairs in bigrams)))
-        forms = dict.fromkeys(together)
+        forms = dict.fromkeys(flat)
         code_of = dict(zip(forms, range(len(forms))))
-        codes = np.fromiter(map(code_of.__getitem__, together), np.int64, len(together))
+        codes = np.fromiter(map(code_of.__getitem__, flat), np.int64, len(flat))
         words: list[str] = list(forms)
         self.bigrams_of: np.ndarray | None = None
         if vocabulary.bigrams:
@@ -81,24 +82,26 @@ class EncodedWords:
         return np.bincount(self.word_of, by_form)[self.word_of]
 
     def codes(self, unknown: Sequence[np.ndarray] | None = None) -> list[np.ndarray]:
-        """For each sentence the forms of its tokens, those that the unknown word stands for counted anew.
+        """The codes of the forms of all tokens, an array for each sentence.
+
+        The code of a form is its index; `num_forms` is added if the unknown word replaces its word.
 
         Args:
-            unknown: for each sentence which of its tokens are replaced, bools; None for none of them.
+            unknown: for each sentence an array of bools: which tokens are replaced; None to replace no token.
         """
         if unknown is None:
             return self.tokens
         return [tokens + self.num_forms * replaced for tokens, replaced in zip(self.tokens, unknown)]
 
     def arrays(self, forms: np.ndarray, room: int, characters: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of the words of some forms (room,) and of their characters (room, characters), PADDING as filler.
+        """The ids of some forms, padded: words (room,), and characters (room, characters).
 
-        With bigrams the first are (room, 3): of the word, and of the bigrams that it ends and begins.
+        With bigrams the first array is (room, 3): the word, the bigram that it ends, and the bigram that it begins.
 
         Args:
-            forms: their codes.
-            room: for so many.
-            characters: how many of each are read; None for all.
+            forms: codes of the forms.
+            room: number of rows of the arrays.
+            characters: number of characters of each form; None for all.
         """
         replaced, forms = np.divmod(forms, self.num_forms)
         words = np.where(replaced, UNKNOWN, self.word_of[forms])
@@ -107,31 +110,34 @@ class EncodedWords:
         return _filled(words, room), _filled(self.spelling_of[forms, :characters], room)
 
     def ngrams(self, forms: np.ndarray, room: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Which of some forms are composed of n-grams (room,), indices into them, and ids of these (room, MOST), int32.
+        """The forms whose vectors are composed of n-grams, and the ids of the n-grams, int32.
 
         Args:
-            forms: their codes.
-            room: for so many, 0 as filler; None for as many as there are, but for one at least.
+            forms: codes of forms.
+            room: number of rows of the arrays, filled with 0; None for the number of such forms, at least 1.
+
+        Returns:
+            (room,) indices into `forms`, and (room, MOST) ids of n-grams.
         """
-        which = np.flatnonzero(np.isin(forms, self.composed))
-        known = self.ngrams_of[np.searchsorted(self.composed, forms[which])]
-        room = max(len(which), 1) if room is None else room
-        return _filled(which, room), _filled(known, room)
+        indices = np.flatnonzero(np.isin(forms, self.composed))
+        known = self.ngrams_of[np.searchsorted(self.composed, forms[indices])]
+        room = max(len(indices), 1) if room is None else room
+        return _filled(indices, room), _filled(known, room)
 
 
 def _filled(array: np.ndarray, rows: int) -> np.ndarray:
-    """An array as int32 with so many rows, PADDING behind its own."""
+    """An array as int32, with further rows of PADDING up to `rows`."""
     filled = np.full((rows, *array.shape[1:]), PADDING, np.int32)
     filled[:len(array)] = array
     return filled
 
 
 def word_shapes(encoded: EncodedWords, batch_size: int) -> list[FormShape]:
-    """Shapes of the batches of a training, shortest first.
+    """The shapes of the batches of a training, shortest first.
 
     Args:
         encoded: the corpus.
-        batch_size: rows of a batch.
+        batch_size: number of rows of a batch.
     """
     shapes: list[FormShape] = []
     shorter = 0
@@ -151,13 +157,13 @@ def word_shapes(encoded: EncodedWords, batch_size: int) -> list[FormShape]:
 
 def cut_by_forms(encoded: EncodedWords, codes: Sequence[np.ndarray], shape: FormShape,
                  indices: Iterable[int]) -> list[tuple[FormShape, np.ndarray]]:
-    """Batches (shape, indices of sentences) of as many sentences as rows and room for forms allow.
+    """Batches (shape, indices of sentences) with as many sentences as rows and forms of the shape allow.
 
     Args:
         encoded: the corpus.
-        codes: what `encoded.codes` gave.
-        shape: of the batches.
-        indices: of the sentences.
+        codes: the result of `encoded.codes`.
+        shape: shape of the batches.
+        indices: indices of the sentences.
     """
     batches: list[list[int]] = []
     seen: set[int] = set()
@@ -174,23 +180,26 @@ def cut_by_forms(encoded: EncodedWords, codes: Sequence[np.ndarray], shape: Form
 
 def word_batch(encoded: EncodedWords, shape: tuple[int, int], indices: np.ndarray,
                codes: Sequence[np.ndarray] | None = None) -> TokenBatch:
-    """The batch of some sentences: of each token the code of its form, NO_FORM behind a sentence's end.
+    """The batch of some sentences: the code of the form of each token, NO_FORM for padding.
 
     Args:
         encoded: the corpus.
-        shape: (length, rows) that they fit into.
-        indices: of the sentences.
-        codes: what `encoded.codes` gave; None for the forms as they are.
+        shape: (length, rows) of the batch.
+        indices: indices of the sentences.
+        codes: the result of `encoded.codes`; None to replace no token.
     """
     return token_batch(encoded, encoded.tokens if codes is None else codes, shape, indices, NO_FORM)
 
 
 def distinct_forms(encoded: EncodedWords, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(forms,) codes of the distinct forms of a batch, long ones first, and which of them stands where.
+    """The distinct forms of a batch, long forms first, and the index of the form of each token.
 
     Args:
         encoded: the corpus.
-        codes: `values` of a `word_batch`; the second result is of this shape, int32, 0 behind a sentence's end.
+        codes: `values` of a `word_batch`.
+
+    Returns:
+        (forms,) codes of the forms; and indices into this array, int32, in the shape of `codes`, 0 for padding.
     """
     real = codes != NO_FORM
     forms, flat = np.unique(codes[real], return_inverse=True)
@@ -202,18 +211,18 @@ def distinct_forms(encoded: EncodedWords, codes: np.ndarray) -> tuple[np.ndarray
 
 def step_arrays(encoded: EncodedWords, shape: FormShape, batch: TokenBatch,
                 part: slice = slice(None)) -> tuple[np.ndarray, ...]:
-    """What a step of training takes: the arguments of `TaggerNetwork.construct`, but ids of words for their rows.
+    """The arrays of a training step: the arguments of `TaggerNetwork.construct`, with ids of words instead of rows.
 
     Args:
         encoded: the corpus.
-        shape: of the batch.
+        shape: shape of the batch.
         batch: a `word_batch`.
-        part: the rows to make arrays of; words, forms and spellings are those of all rows.
+        part: the rows of the batch to return; words, forms and spellings are always of all rows.
 
     Returns:
-        words (forms,), distinct ids, PADDING as filler; form_words (forms,), index of each form's word there; with
-        bigrams (3 * forms,) and (forms, 3); spellings of long forms (long_forms, characters) and of short ones
-        (short_forms, characters / 2), places, lengths and tags.
+        words (forms,), distinct ids, then PADDING; form_words (forms,), the index of each form's word; with bigrams
+        (3 * forms,) and (forms, 3); spellings of long forms (long_forms, characters) and of short forms
+        (short_forms, characters / 2); then places, lengths and tags.
     """
     forms, places = distinct_forms(encoded, batch.values)
     of_forms, spellings = encoded.arrays(forms, shape.forms)
@@ -227,7 +236,7 @@ def step_arrays(encoded: EncodedWords, shape: FormShape, batch: TokenBatch,
 
 def replaced(generator: np.random.Generator, sentences: Sequence[np.ndarray], counts: np.ndarray,
              strength: float) -> list[np.ndarray]:
-    """Draws for each sentence which of its tokens are replaced by the unknown word.
+    """Draws at random which tokens the unknown word replaces; rare words are replaced more often.
 
     Args:
         generator: a NumPy random generator.

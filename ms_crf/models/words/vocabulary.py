@@ -1,4 +1,4 @@
-"""Ids of words, bigrams, n-grams of characters, characters and tags."""
+"""The ids of words, bigrams, character n-grams, characters and tags."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,15 +9,15 @@ from ms_crf.base.errors import brief
 from ms_crf.base.fields import Fault, checked, distinct_strings
 from ms_crf.models.base import Tags, tag_names
 from ms_crf.models.words.ngrams import NgramIndex, composed
-from ms_crf.models.words.vectors import form_in, forms_of
+from ms_crf.models.words.vectors import form_in, lookup_forms
 from ms_crf.text.splitting import mostly_characters
 
 import numpy as np
 
 PADDING, UNKNOWN = 0, 1
-FIRST = 2                                                # id of the first word or character of a list
-MOST_CHARACTERS = 1000                                   # of a word that are read
-OFTEN = 2                                                # a bigram that occurs as often has an id of its own
+FIRST = 2                                                # id of the first word and of the first character
+MOST_CHARACTERS = 1000                                   # upper limit of `char_length`
+OFTEN = 2                                                # a bigram gets an id if it occurs at least this often
 
 
 def _codes(text: str) -> np.ndarray:
@@ -26,7 +26,7 @@ def _codes(text: str) -> np.ndarray:
 
 
 def bigrams_of(tokens: Iterable[str]) -> list[str]:
-    """The bigrams of a sentence: of each token and the next, of nothing and the first, of the last and nothing."""
+    """The n + 1 bigrams of a sentence of n tokens; an empty token is added before and after the sentence."""
     around = ['', *tokens, '']
     return [f'{one} {other}' for one, other in zip(around, around[1:])]
 
@@ -38,7 +38,7 @@ def _characters(items: list[str]) -> Fault | None:
 
 @dataclass(kw_only=True)
 class VocabularyRecord:
-    """What vocab.json holds of a `Vocabulary`."""
+    """The fields of `Vocabulary` in vocab.json."""
 
     words: list[str] = checked(must=distinct_strings)
     characters: list[str] = checked(must=_characters)
@@ -49,22 +49,23 @@ class VocabularyRecord:
 
 
 class Vocabulary(Tags):
-    """What a model over word vectors and characters can read and write; the ids of its tensors.
+    """The ids of words, bigrams, n-grams, characters and tags, for a model over word vectors and characters.
 
     Args:
-        words, characters: strings, their ids counted from 2; 0 is padding, 1 what is not known.
-        tags: strings, their ids counted from 0.
-        char_length: how many characters of a word are read: of a longer one the first and the last half.
-        bigrams: pairs of neighbouring tokens with a blank between them, nothing standing for what is beyond the ends of
-            a sentence; empty if bigrams are not looked at. Their ids are counted on from those of the words, behind one
-            for all that are not known.
-        ngrams: n-grams of characters, of which words that are not known get vectors; their ids are counted from 1,
-            in a table of their own, whose first row is 0. Empty if there are none.
+        words, characters: strings; their ids begin at 2. Id 0 is padding, id 1 an unknown word or character.
+        tags: strings; their ids begin at 0.
+        char_length: largest number of characters of a word that the network reads: of longer words it reads the first
+            half and the last half of this number.
+        bigrams: pairs of neighbouring tokens with a space between them; beyond the ends of a sentence the token is
+            empty. Empty for models without bigrams. The first id after the ids of words is for unknown bigrams; then
+            follow the ids of the known bigrams.
+        ngrams: character n-grams, which give vectors to out-of-vocabulary words; empty for models without n-grams.
+            Their ids begin at 1 and are rows of a separate table, whose row 0 is zero.
 
     Attributes:
-        num_words, num_characters: how many ids of words and of characters there are.
-        num_rows: how many ids of words and of bigrams there are.
-        columns: how many of these ids a token has.
+        num_words, num_characters: number of ids of words and of characters.
+        num_rows: number of ids of words and bigrams.
+        columns: number of ids of words and bigrams that a token has: 1, or 3 with bigrams.
     """
 
     record: ClassVar[type] = VocabularyRecord
@@ -81,7 +82,7 @@ class Vocabulary(Tags):
         self._bigram_ids = {bigram: bigram_id for bigram_id, bigram in enumerate(self.bigrams, self.num_words + 1)}
         self._ngram_index = NgramIndex(self.ngrams)
         codes = _codes(''.join(self.characters))
-        # Of each code point up to the highest that is known the id, and UNKNOWN for all beyond.
+        # The id of each code point up to the largest known one; the last entry is UNKNOWN, for all larger code points.
         self._ids = np.full(int(codes.max(initial=0)) + 2, UNKNOWN, np.int32)
         self._ids[codes] = np.arange(FIRST, FIRST + len(codes))
 
@@ -92,15 +93,15 @@ class Vocabulary(Tags):
         """The vocabulary of corpora.
 
         Args:
-            training: token lists; all their words are known.
-            others: token lists; their words are known where there are vectors for them.
+            training: sentences as lists of tokens; the vocabulary has all their words.
+            others: sentences as lists of tokens; the vocabulary has their words with a vector.
             tags: all tags.
-            vectors: what forms have vectors; may be empty.
-            char_length: how many characters of a word are read.
-            bigrams: whether bigrams are looked at: those that occur more than once are known.
-            before: one whose words, bigrams, n-grams and characters are taken over, with their ids; those that it lacks
-                stand behind, and there are no bigrams if it has none.
-            ngrams: n-grams of characters that have vectors; those of `before`, if there is one.
+            vectors: word vectors by form; may be empty.
+            char_length: largest number of characters of a word that the network reads.
+            bigrams: whether the model reads bigrams; the vocabulary has the bigrams that occur more than once.
+            before: vocabulary of the base run. Its words, bigrams, n-grams and characters keep their ids, and new ones
+                follow; the model reads bigrams if this vocabulary has bigrams.
+            ngrams: character n-grams with vectors; ignored if there is a base run.
         """
         bigrams = bigrams if before is None else bool(before.bigrams)
         ngrams = ngrams if before is None else before.ngrams
@@ -113,61 +114,63 @@ class Vocabulary(Tags):
         characters = dict.fromkeys(before.characters)
         characters.update(dict.fromkeys(sorted({character for word in counts for character in word})))
         pairs = Counter(bigram for tokens in training for bigram in bigrams_of(tokens)) if bigrams else {}
-        known = dict.fromkeys((*before.bigrams, *(one for one, count in pairs.items() if count >= OFTEN)))
+        known = dict.fromkeys((*before.bigrams, *(pair for pair, count in pairs.items() if count >= OFTEN)))
         return cls(words, characters, tags, char_length, known, ngrams)
 
     def word_id(self, word: str) -> int:
-        """The id of the first form of a word that is known, UNKNOWN if none is."""
-        for form in forms_of(word):
+        """The id of the first known form of a word (see `lookup_forms`), or UNKNOWN."""
+        for form in lookup_forms(word):
             if form in self._word_ids:
                 return self._word_ids[form]
         return UNKNOWN
 
     def knows(self, word: str) -> bool:
-        """Whether a form of the word is known."""
+        """Whether a form of the word is in the vocabulary."""
         return self.word_id(word) != UNKNOWN
 
     def word_ids(self, words: Sequence[str]) -> np.ndarray:
-        """What `word_id` gives for each: (words,) int32."""
-        found = map(self._word_ids.get, words)       # most are known as they are
-        return np.array([self.word_id(word) if known is None else known for word, known in zip(words, found)], np.int32)
+        """The id of each word: (words,) int32; see `word_id`."""
+        ids = map(self._word_ids.get, words)         # most words need no other form
+        return np.array([self.word_id(word) if known is None else known for word, known in zip(words, ids)], np.int32)
 
     def bigram_ids(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """Ids of two bigrams each: (pairs, 2) int32; the first behind those of words for one that is not known."""
+        """The ids of pairs of bigrams: (pairs, 2) int32; unknown bigrams have the id `num_words`."""
         ids, unknown = self._bigram_ids, self.num_words
         return np.array([(ids.get(one, unknown), ids.get(other, unknown)) for one, other in pairs], np.int32)
 
     def ngram_ids(self, words: Sequence[str]) -> np.ndarray:
-        """Ids of the n-grams of each that are known: (words, MOST) int32, 0 behind them."""
+        """The ids of the known n-grams of each word: (words, MOST) int32, then 0."""
         return self._ngram_index.find(words)
 
     def spellings(self, words: Sequence[str]) -> np.ndarray:
-        """Ids of the characters that are read: (words, char_length), PADDING behind a word's end."""
+        """The ids of the characters of each word: (words, char_length), then PADDING."""
         head = (self.char_length + 1) // 2
         tail = self.char_length - head
-        read = [word if len(word) <= self.char_length else word[:head] + word[len(word) - tail:] for word in words]
+        cut = [word if len(word) <= self.char_length else word[:head] + word[len(word) - tail:] for word in words]
         spellings = np.full((len(words), self.char_length), PADDING, np.int32)
-        lengths = np.array([len(word) for word in read], np.int64)
-        codes = np.minimum(_codes(''.join(read)), len(self._ids) - 1)
+        lengths = np.array([len(word) for word in cut], np.int64)
+        codes = np.minimum(_codes(''.join(cut)), len(self._ids) - 1)
         spellings[np.arange(self.char_length) < lengths[:, None]] = self._ids[codes]
         return spellings
 
     def to_json(self) -> dict:
-        """What vocab.json is to hold: of bigrams and n-grams nothing where they are not looked at."""
+        """The content of vocab.json; empty lists of bigrams and n-grams are omitted."""
         return {name: value for name, value in super().to_json().items() if name not in ('bigrams', 'ngrams') or value}
 
     def initial_rows(self, vectors: dict[str, np.ndarray], width: int, generator: np.random.Generator,
                      ngram_table: np.ndarray | None = None) -> np.ndarray:
-        """(num_rows, width): vectors where there are some, of others what their n-grams make, else random numbers.
+        """Initial vectors of words and bigrams: (num_rows, width).
 
-        Beside vectors these have a quarter of their spread: a rare word is known by its characters and by what stands
-        around it, where one with large numbers of its own would be learned by heart.
+        A word starts with its pretrained vector if there is one, otherwise with the vector of its n-grams, otherwise
+        with random numbers. If there are pretrained vectors, random numbers have a quarter of their standard
+        deviation: the network should recognise rare words by their characters and context. With large random vectors
+        it would memorise each rare word.
 
         Args:
-            vectors: of words.
-            width: of each.
+            vectors: vectors of words.
+            width: width of a vector.
             generator: a NumPy random generator.
-            ngram_table: (1 + n-grams, width), the vectors of n-grams; None where there are none.
+            ngram_table: vectors of n-grams (1 + n-grams, width); None without n-grams.
         """
         spread = float(np.std(list(vectors.values()))) / 4 if vectors else 1 / width ** 0.5
         rows = generator.normal(0, spread, (self.num_rows, width)).astype(np.float32)
@@ -177,11 +180,11 @@ class Vocabulary(Tags):
 
     def put_vectors(self, rows: np.ndarray, words: Sequence[str], vectors: Mapping[str, np.ndarray],
                     ngram_table: np.ndarray | None) -> None:
-        """Puts into the rows of some known words their vectors, or what their n-grams make if they have none."""
+        """Writes the pretrained vectors of some words, or the vectors of their n-grams, into their rows."""
         for word in words:
             if word in vectors:
                 rows[self._word_ids[word]] = vectors[word]
         others = [word for word in words if word not in vectors]
         if ngram_table is not None and others:
-            made, found = composed(ngram_table, self.ngram_ids(others))
-            rows[[self._word_ids[word] for word, known in zip(others, found) if known]] = made[found]
+            sums, has_ngrams = composed(ngram_table, self.ngram_ids(others))
+            rows[[self._word_ids[word] for word, known in zip(others, has_ngrams) if known]] = sums[has_ngrams]

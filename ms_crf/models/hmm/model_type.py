@@ -1,4 +1,4 @@
-"""The hidden Markov model as a kind of model: counted from words and tags, saved as tables; without MindSpore."""
+"""The model type 'hmm', a hidden Markov model: estimated from words and tags, saved as tables, without MindSpore."""
 
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ _TABLES = ('start', 'transition', 'emission', 'end')
 
 @dataclass(kw_only=True)
 class HMMRecord:
-    """What vocab.json of a run holds: the rows and columns of its tables."""
+    """The fields of vocab.json: the rows and columns of the tables."""
 
     tags: list[str] = checked(must=tag_names)
     words: list[str] = checked(must=distinct_strings)
@@ -38,7 +38,7 @@ class HMMRecord:
 
 
 class HMMTags(Tags):
-    """Tags, known words and shapes of words.
+    """The tags, known words and shapes of words of a model.
 
     Args:
         tags, words, shapes: strings.
@@ -52,16 +52,16 @@ class HMMTags(Tags):
         self._known = frozenset(words)
 
     def knows(self, word: str) -> bool:
-        """Whether the word was counted."""
+        """Whether the word occurs in the training text."""
         return word in self._known
 
 
 class HMMLearner:
-    """A model that is counted from the words and tags of corpora; tags that are not known count as they are expected.
+    """A model that is estimated from the words and tags of corpora; unknown tags have expected counts.
 
     Args:
-        options: of the training.
-        corpora: its sentences, in one scheme.
+        options: options of the training.
+        corpora: the sentences, all in one tag scheme.
     """
 
     def __init__(self, options: Options, corpora: Corpora) -> None:
@@ -76,21 +76,21 @@ class HMMLearner:
         self.encoded = {part: self._decoder.encode(sentences) for part, sentences in texts.items()}
 
     def record(self) -> dict[str, Any]:
-        """Nothing of the model stands in config.json."""
+        """An empty dict: config.json has no additional fields."""
         return {}
 
     def fill(self, folder: Path) -> None:
-        """Puts the tables into a new run directory."""
+        """Writes the tables into a new run directory."""
         with saving(folder) as new:
             new.arrays(records.TABLES, {name: getattr(self.model, f'log_{name}') for name in _TABLES})
 
     def decoder(self, network: object, compiled: object) -> 'HMMDecoder':
-        """What tags with the model; it has no network, and nothing is compiled."""
+        """The decoder of the model; both arguments are None."""
         return self._decoder
 
 
 class _Encoded(NamedTuple):
-    """Sentences as the model reads them, which is as they are."""
+    """Sentences in the form that the decoder takes."""
 
     sentences: Sequence[list[str]]
     lengths: np.ndarray
@@ -107,25 +107,25 @@ class HMMDecoder:
     runs_graphs = False
 
     def __init__(self, model: HMM) -> None:
-        assert model.states is not None and model.words is not None      # a model of words has both
+        assert model.states is not None and model.words is not None      # set by `fit` and `fit_sets`
         self.model, self.vocabulary = model, HMMTags(model.states, model.words.words, model.words.shapes)
 
     def encode(self, sentences: Sequence[list[str]]) -> _Encoded:
-        """Lists of tokens, none of them empty, as `run` takes them."""
+        """Converts non-empty lists of tokens to the input of `run`."""
         return _Encoded(sentences, np.array(list(map(len, sentences))))
 
     def run(self, encoded: _Encoded, task: str = PATHS,
             count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-        """Tags sentences, batch by batch; see `Decoder.run`. Scores are log probabilities of tags and words."""
+        """Tags sentences in batches; see `Decoder.run`. Scores are log probabilities of tags and words."""
         for indices, batch, _ in self.model.batches(encoded.sentences):
             yield indices, decoded(batch, task)
 
     def chain(self) -> Chain:
-        """Logarithms of its probabilities."""
+        """The log probabilities of transitions, start and end."""
         return Chain(self.model.log_transition, self.model.log_start, self.model.log_end, None, LOGARITHMS)
 
     def emissions(self, encoded: _Encoded) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-        """Logarithms of the probability of each word under each tag; see `ChainDecoder`."""
+        """Log probabilities of each word in each state; see `ChainDecoder`."""
         for indices, batch, _ in self.model.batches(encoded.sentences):
             yield indices, batch.split(batch.emissions)
 
@@ -135,14 +135,14 @@ def read_hmm(run: SavedRun) -> HMM:
     vocabulary = run.vocabulary(HMMTags)
     path = run.path / records.TABLES
     if not path.is_file():
-        raise CorpusError(path, None, 'no such file; expected the run of a hidden Markov model')
+        raise CorpusError(path, None, 'no such file; expected the tables of a hidden Markov model')
     check_readable(path)
     run.check(path.name)
     try:
         with np.load(path, allow_pickle=False) as file:
             tables = {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise CorpusError(path, None, f'expected tables as training writes them: {error}') from None
+        raise CorpusError(path, None, f'expected tables written by training: {error}') from None
     tags, columns = len(vocabulary.tags), len(vocabulary.words) + len(vocabulary.shapes) + 1
     records.check_fit(path, tables, {'start': (tags,), 'transition': (tags, tags), 'emission': (tags, columns),
                                      'end': (tags,)})
@@ -155,7 +155,7 @@ def read_hmm(run: SavedRun) -> HMM:
 
 
 class HMMKind(Kind):
-    """A hidden Markov model over words and the shapes of words."""
+    """The model type of a hidden Markov model over words and shapes of words."""
 
     name: ClassVar[str] = 'hmm'
     uses_mindspore = False
@@ -163,10 +163,10 @@ class HMMKind(Kind):
 
     @classmethod
     def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: SavedRun | None = None) -> HMMLearner:
-        """Counts the words and tags of corpora."""
+        """A learner with a model that is estimated from the corpora."""
         return HMMLearner(options, corpora)
 
     @classmethod
     def load(cls, run: SavedRun, compiled: Compiled | None = None) -> HMMDecoder:
-        """What tags with the model of a run; raises CorpusError if something of the run is damaged."""
+        """A decoder with the model of a run; raises CorpusError if a file of the run is damaged."""
         return HMMDecoder(read_hmm(run))

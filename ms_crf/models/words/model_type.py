@@ -1,4 +1,4 @@
-"""The tagger over word vectors and characters as a model type: how its runs are resumed, loaded and exported."""
+"""The model type 'bilstm', the tagger over words and characters: creating learners, loading and exporting runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +12,14 @@ from ms_crf.models.base import Compiled, Kind
 from ms_crf.models.graphs import GraphInput, Static, load_weights
 from ms_crf.models.inheritance import BaseRecord, read_base
 from ms_crf.models.words.batches import EncodedWords, distinct_forms, word_batch
-from ms_crf.models.words.learner import Base, WordLearner
-from ms_crf.models.words.network import ServedWithoutCharacters, ServedWords, TaggerNetwork, WordDecoder, build_network
+from ms_crf.models.words.learner import WordBase, WordLearner
+from ms_crf.models.words.network import (
+    CharacterlessExportCell,
+    TaggerNetwork,
+    WordDecoder,
+    WordExportCell,
+    build_network,
+)
 from ms_crf.models.words.ngrams import MOST
 from ms_crf.models.words.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 from ms_crf.runs import records
@@ -26,7 +32,7 @@ import numpy as np
 
 @dataclass
 class WordGraphIds:
-    """What the record of a graph over words may say of ids, which are always the same."""
+    """The fixed ids in the record of a graph over words."""
 
     padding_id: int = checked(PADDING, choices=(PADDING,))
     unknown_id: int = checked(UNKNOWN, choices=(UNKNOWN,))
@@ -34,7 +40,7 @@ class WordGraphIds:
 
 
 class WordGraphInput(GraphInput[EncodedWords]):
-    """What makes the inputs of a graph over words: the distinct words of a batch, and which of them stands where.
+    """Converts sentences to the inputs of a graph over words: distinct words, and the index of the word of each token.
 
     Args:
         vocabulary: the tags, and the ids of words and characters.
@@ -57,7 +63,7 @@ class WordGraphInput(GraphInput[EncodedWords]):
                 **({'composed': (words,), 'ngrams': (words, MOST)} if self.vocabulary.ngrams else {})}
 
     def tables(self) -> list[tuple[str, str, int, bool]]:
-        """The tables of ids of words, characters and n-grams."""
+        """The tables of the ids of words, characters and n-grams."""
         tables = [('.word_table', 'ids of words', self.vocabulary.num_rows, True)]
         if self.with_characters:
             tables.append(('.characters.table.weight', 'ids of characters', self.vocabulary.num_characters, True))
@@ -66,11 +72,11 @@ class WordGraphInput(GraphInput[EncodedWords]):
         return tables
 
     def to_json(self) -> dict[str, Any]:
-        """What another program needs to make ids of words, and tags of what comes out."""
+        """The data that another program needs to compute ids from words, and tags from outputs."""
         return {'padding_id': PADDING, 'unknown_id': UNKNOWN, 'first_id': FIRST, **self.vocabulary.to_json()}
 
     def arrays(self, encoded: EncodedWords, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
-        """The inputs by name, of the sentences of these indices."""
+        """The inputs by name, for the sentences with the indices `indices`."""
         length, rows = shape = self.shape(encoded, indices, static)
         batch = word_batch(encoded, shape, indices)
         forms, places = distinct_forms(encoded, batch.values)
@@ -81,16 +87,16 @@ class WordGraphInput(GraphInput[EncodedWords]):
                 'lengths': batch.lengths, 'composed': composed, 'ngrams': ngrams}
 
 
-#: options that a base decides, beside the width of its words
+#: options that the base run determines, in addition to the width of word vectors
 SHAPING = ('model', 'encoder', 'bigrams', 'ngrams', 'char', 'char_dim', 'char_width', 'char_length', 'hidden', 'layers',
            'head')
 
 
 def load_network(run: SavedRun) -> tuple[Vocabulary, TaggerNetwork]:
-    """The vocabulary of a run, and its network with the weights of the best epoch, in 32 bits however it was trained.
+    """The vocabulary of a run, and its network with the weights of the best epoch as float32.
 
     Raises:
-        CorpusError: something of the run is damaged or does not fit.
+        CorpusError: a file of the run is damaged or does not fit.
     """
     vocabulary = run.vocabulary(Vocabulary)
     options = replace(run.options, precision='float32')
@@ -102,7 +108,7 @@ def load_network(run: SavedRun) -> tuple[Vocabulary, TaggerNetwork]:
 
 
 def read_ngram_table(run: SavedRun, shape: Sequence[int]) -> np.ndarray:
-    """The vectors of n-grams of a run, of this shape; raises CorpusError if they are damaged or do not fit."""
+    """The n-gram vectors of a run with this shape; raises CorpusError if they are damaged or do not fit."""
     arrays = run.tensors(records.NGRAMS)
     records.check_fit(run.path / records.NGRAMS, arrays, {'ngram_table': shape})
     return arrays['ngram_table']
@@ -110,69 +116,69 @@ def read_ngram_table(run: SavedRun, shape: Sequence[int]) -> np.ndarray:
 
 @dataclass
 class WordConfig:
-    """What config.json of a run over words holds beside what that of every run does."""
+    """The additional fields in config.json of a run over words."""
 
     word_dim: int = checked(least=1, most=WIDEST)
     init: dict = checked(None)
 
 
 class WordKind(Kind):
-    """Word vectors and characters under BiLSTM layers."""
+    """The model type of word vectors and characters under BiLSTM layers."""
 
     name: ClassVar[str] = 'bilstm'
 
     @classmethod
     def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: SavedRun | None = None) -> WordLearner:
-        """What a training begins or resumes with."""
+        """The learner of a new or resumed training."""
         base = ngrams = None
         if run is not None:
             vocabulary = run.vocabulary(Vocabulary)
             if options.init:
-                base = Base.recorded(vocabulary, load_record(BaseRecord, run.config['init']))
+                base = WordBase.recorded(vocabulary, load_record(BaseRecord, run.config['init']))
             if vocabulary.ngrams:
                 shape = 1 + len(vocabulary.ngrams), run.config['word_dim']
                 ngrams = vocabulary.ngrams, read_ngram_table(run, shape)
         elif options.init:
-            before = read_base(cls, options.init)
-            vocabulary, network = load_network(before)
-            base = Base.of(before, vocabulary, network)
+            base_run = read_base(cls, options.init)
+            vocabulary, network = load_network(base_run)
+            base = WordBase.of(base_run, vocabulary, network)
             if network.with_ngrams:
                 ngrams = vocabulary.ngrams, network.ngram_table.asnumpy()
         return WordLearner(options, corpora, watcher, base, ngrams)
 
     @classmethod
-    def shape(cls, run: SavedRun, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of a training that begins with a run over words."""
+    def shape(cls, run: SavedRun, user_options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that a training takes from its base run."""
         return {**{name: getattr(run.options, name) for name in SHAPING}, 'word_dim': run.config['word_dim']}
 
     @classmethod
     def parts(cls, options: Options) -> tuple[str, ...]:
-        """What the option `freeze` may name."""
+        """The names that the option `freeze` accepts."""
         return ('words', 'lstm') if options.char == 'none' else ('words', 'characters', 'lstm')
 
     @classmethod
     def check_config(cls, config: dict[str, Any]) -> None:
-        """Raises ValueError unless config.json has the width of the word vectors, and says what a base has brought."""
+        """Raises ValueError if the width of word vectors, or the field "init" of a run with a base run, is invalid."""
         base = load_record(WordConfig, config).init
         if base is not None or config['options'].get('init'):
             load_record(BaseRecord, base)
 
     @classmethod
     def load(cls, run: SavedRun, compiled: Compiled | None = None) -> WordDecoder:
-        """What tags with the model of a run; raises CorpusError if something of the run is damaged."""
+        """A decoder with the model of a run; raises CorpusError if a file of the run is damaged."""
         vocabulary, network = load_network(run)
         return WordDecoder(network, vocabulary, compiled)
 
     @classmethod
-    def exported(cls, run: SavedRun, output: str) -> tuple[WordGraphInput, ServedWords]:
-        """What makes the inputs of the graph of a run, and the cell to export."""
+    def exported(cls, run: SavedRun, output: str) -> tuple[WordGraphInput, WordExportCell]:
+        """The `GraphInput` of the exported graph of a run, and the cell to export."""
         vocabulary, network = load_network(run)
-        kind = ServedWords if network.with_characters else ServedWithoutCharacters
-        return WordGraphInput(vocabulary, network.with_characters), kind(network, output)
+        cell = WordExportCell if network.with_characters else CharacterlessExportCell
+        return WordGraphInput(vocabulary, network.with_characters), cell(network, output)
 
     @classmethod
     def graph_input(cls, record: dict[str, Any]) -> WordGraphInput:
-        """What makes the inputs of a graph, from its record; raises ValueError if it is not of this type."""
+        """The `GraphInput` of an exported graph, from its record; raises ValueError if the record is invalid."""
         load_record(WordGraphIds, record)
         names = [tensor.get('name') for tensor in record['inputs'] if isinstance(tensor, dict)]
         return WordGraphInput(Vocabulary.from_json(record, closed=False), 'spellings' in names)
