@@ -35,7 +35,7 @@ from ms_crf.training import workers
 import mindspore as ms
 import numpy as np
 ms.set_device('CPU')
-found = workers.meet()
+found = workers.join()
 if not workers.is_scheduler():
     add_up = workers.compiled_sum()
     numbers = ms.Tensor(np.ones({count}, np.float32))

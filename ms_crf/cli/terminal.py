@@ -96,9 +96,9 @@ class Watcher(TrainingLines):
 
     def ask_to_stop(self, *_: object) -> None:
         """Stops the training after the step. A second signal ends the process at once."""
-        if self.asked_to_stop:
+        if self.stop_requested:
             console.leave()
-        self.asked_to_stop = True
+        self.stop_requested = True
 
 
 def trainings(output: TextIO) -> Children:

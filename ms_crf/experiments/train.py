@@ -21,7 +21,7 @@ from ms_crf.runs.options import Options, dashed
 from ms_crf.tagging.tagger import Run
 from ms_crf.text.schemes import PLAIN
 from ms_crf.training.launcher import started_by_msrun
-from ms_crf.training.train import Trained, named_options, new_options, takes_options, train_run
+from ms_crf.training.train import TrainingResult, named_options, new_options, takes_options, train_run
 
 TABLE, FIGURES = 'seeds.md', 'seeds.json'
 #: arguments of `train` that can not be used with several seeds, and why
@@ -130,7 +130,7 @@ def _scores(folder: Path) -> dict[str, Any] | None:
 
 
 @overload
-def train(*, seeds: None = None, **options: Any) -> Trained: ...
+def train(*, seeds: None = None, **options: Any) -> TrainingResult: ...
 
 
 @overload
@@ -142,7 +142,7 @@ def train(*, seeds: int, jobs: int | None = None, watcher: Watcher = SILENT, chi
 def train(*, seeds: int | None = None, jobs: int | None = None, resume: PathLike | None = None,
           overwrite: bool = False, config: PathLike | None = None, plugin: PathLike | None = None, device: str = 'auto',
           workers: int = 1, watcher: Watcher = SILENT, children: Children | None = None,
-          **options: Any) -> Trained | SeedRuns:
+          **options: Any) -> TrainingResult | SeedRuns:
     """Trains a tagger on tagged sentences, and scores its best epoch; with `seeds` a tagger for each of several seeds.
 
     Args:

@@ -60,7 +60,7 @@ def test_seeds_stopped_and_started_again(corpora, undisturbed, tmp_path, capfd):
     assert again(corpora, folder, '--seeds', '2') == 0
     shown = capfd.readouterr()
     assert shown.err.splitlines() == ['train.py: 1 of 2 runs are there already', 'seed 2']
-    assert shown.out.count('going on after epoch 1, ') == 1
+    assert shown.out.count('resuming after epoch 1, ') == 1
     assert (folder / 'seed-1' / 'scores.json').stat().st_mtime_ns == times
     rows = [line.strip('| ').split(' | ') for line in (folder / 'seeds.md').read_text().splitlines()]
     assert '\n'.join((folder / 'seeds.md').read_text().splitlines()) in shown.out
@@ -111,7 +111,7 @@ def test_seeds_a_training_that_fails_ends_those_beside_it(corpora, tmp_path, cap
     ('--seeds 2 --overwrite', '--overwrite can not stand beside --seeds: what is below --save is kept; choose another'),
     ('--seeds 2 --workers 2', '--workers can not stand beside --seeds: they share the work of one run; --jobs trains'),
     ('--seeds 2 --resume {run}', '--resume can not stand beside --seeds: the command with --seeds goes on by itself'),
-    ('--seeds 2 --model hmm', '--seeds means nothing with --model hmm, which is learned at once, without chance'),
+    ('--seeds 2 --model hmm', '--seeds has no effect with --model hmm, which is estimated at once, without randomness'),
     ('--seeds 2 --save {run}', '{run}: expected a folder for runs, got a run; choose another --save'),
     ('--seeds 2 --save {other}', '{other}/seed-2/config.json: no such file; expected a run made by training'),
     ('--seeds 2 --save {file}', '{file}/seeds.md: can not be written: ')])

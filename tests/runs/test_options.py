@@ -109,7 +109,7 @@ def test_options_every_number_has_bounds():
     (['--device', 'cpu'], "argument --device: invalid choice: 'cpu' (choose from auto, CPU, GPU, Ascend); did you m"),
     (['--head', 'x' * 900], "argument --head: invalid choice: 'xxx"),
     (['--resume', 'a', '--resume=b'], '--resume is given twice, expected it once'),
-    (['--train', 'mine.tsv'], '--train needs a --dev beside it'),
+    (['--train', 'mine.tsv'], '--train needs --dev, a file of tagged sentences'),
 ])
 def test_options_a_faulty_command_line(arguments, message):
     assert refused(arguments).startswith(message)
@@ -132,7 +132,7 @@ def test_options_a_faulty_command_line(arguments, message):
     ('{"save": "a\\u0000b"}', r"--save must be a path without NUL characters, got 'a\x00b'"),
     ('{"test": "\\ud800"}', r"--test must be a path in UTF-8, got '\ud800'"),
     ('{"encoder": "%s"}' % ('n' * 300), '--encoder must be a path that the file system takes, got one that is too lo'),
-    ('{"save": ""}', '--save must be a name, got nothing'), ('{"train": "x.tsv"}', '--train needs a --dev beside it'),
+    ('{"save": ""}', '--save must be a name, got nothing'), ('{"train": "x.tsv"}', '--train needs --dev, a file'),
     ('[]', 'expected a JSON object of options, got list'),
     ('', 'options.json:1: expected a JSON object of options: Expecting value at column 1'),
     ('[' * 100000, 'expected a JSON object of options: it is nested too deeply'),
@@ -150,8 +150,8 @@ def test_options_files_of_options_that_can_not_be_read(tmp_path):
     latin = tmp_path / 'latin.json'
     latin.write_bytes(b'{"train": "caf\xe9"}')
     assert refused(['--config', str(latin)]) == f'{latin}: expected UTF-8, got byte 0xe9'
-    assert refused(['--config', str(tmp_path)]) == f'{tmp_path}: can not be read: Is a directory'
-    assert refused(['--config', str(tmp_path / 'no')]) == f'{tmp_path}/no: can not be read: No such file or directory'
+    assert refused(['--config', str(tmp_path)]) == f'{tmp_path}: cannot be read: Is a directory'
+    assert refused(['--config', str(tmp_path / 'no')]) == f'{tmp_path}/no: cannot be read: No such file or directory'
 
 
 def test_options_from_a_file_and_the_command_line(tmp_path):
