@@ -1,4 +1,4 @@
 """Layer 9: training: start and resume, epochs, the compiled step with its optimizer, schedules, workers.
 
-Uses the protocols of `ms_crf.models.base` only, so it works with every model type.
+The folder knows the protocols in `models/base`, which every model type implements, and no model type by name.
 """
