@@ -1,10 +1,9 @@
-"""Times bulk tagging beside one process: python benchmarks/bulk.py --run DIR --input FILE
+"""Times bulk tagging against a single process: python benchmarks/bulk.py --run DIR --input FILE
 
-Lines, which are the sentences of a file of tagged sentences over and over, are tagged by a `Tagger` in one process and
-by `ms-crf tag-many`, of which a worker is killed by signal 9 as often as --kill says. It is checked that each id is
-there exactly once, and with the same tags. Seconds are those of whole processes, loading and compiling included.
-Memory is sampled: the largest that a worker had in the first third of its time, and in all of it.
-
+The input lines repeat the sentences of a file of tagged sentences. They are tagged by a `Tagger` in one process, and by
+`ms-crf tag-many`. `--kill` sets how often a worker is killed with SIGKILL. The program checks that each id occurs
+exactly once, with the same tags. Seconds are measured for whole processes, with loading and compiling. Memory is
+sampled: the peak of a worker in the first third of its time, and in its whole time.
 """
 
 import argparse

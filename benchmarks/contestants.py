@@ -1,4 +1,4 @@
-"""What benchmarks share: contestants in processes of their own, which are asked in turns; the name of the processor."""
+"""Shared by the benchmarks: contestants in separate processes, alternating measurements, and the processor name."""
 
 import contextlib
 import platform

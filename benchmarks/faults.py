@@ -1,11 +1,11 @@
-"""Deliberate faults, to see that the tests find them: each is made in a copy of the project and its tests must fail.
+"""Mutation test: inserts deliberate faults into a copy of the project, and checks that the tests find them.
 
-    python benchmarks/faults.py                      # all of them
-    python benchmarks/faults.py --only server        # those whose file or text has this word
+    python benchmarks/faults.py                      # all faults
+    python benchmarks/faults.py --only server        # only faults with this word in their file name or text
     python benchmarks/faults.py --quick              # with the quick tests only
 
-The tests of a fault run in the unchanged copy first and must pass there. The program ends with status 1 if the tests
-miss a fault, and with an error if the text of a fault is no longer in its file.
+The tests of a fault first run in the unchanged copy and must pass there. The exit status is 1 if the tests miss a
+fault. If the text of a fault is no longer in its file, the program ends with an error.
 """
 
 import argparse

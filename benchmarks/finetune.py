@@ -1,9 +1,10 @@
-"""What a run is worth to begin another with: python benchmarks/finetune.py --corpora A B --embeddings V --work DIR
+"""Measures the value of fine-tuning a run: python benchmarks/finetune.py --corpora A B --embeddings V --work DIR
 
-Of two folders with train.tsv, dev.tsv and test.tsv, trains on some sentences of each, drawn by the seed, once from
-nothing and once from the run of the same seed that was trained on all of the other. Each training is a process of its
-own, one at a time. All runs stay in DIR; called again, the program goes on with what is missing there. `--names
-PER=person` gives a type of spans the name that it has in the other corpus, so that its weights are taken over.
+A and B are folders with train.tsv, dev.tsv and test.tsv. The seed draws some training sentences of each corpus. On
+these sentences one model is trained from the beginning. Another model is fine-tuned from the run of the same seed that
+was trained on all sentences of the other corpus. Trainings run one at a time, each in a separate process. All runs stay
+in DIR; start the program again to continue with the missing runs. `--names PER=person` maps the name of a type to its
+name in the other corpus, so that the weights of its tags are used.
 """
 
 import argparse

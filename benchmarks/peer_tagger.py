@@ -1,9 +1,10 @@
-"""The tagger of the benchmarks in PyTorch, in two forms, both of the sizes of `TaggerNetwork`.
+"""The PyTorch tagger of the benchmarks, in two versions with the sizes of `TaggerNetwork`.
 
-`Packed` is what one writes first: a packed LSTM, pytorch-crf, Adam over all parameters. `Padded` is the fastest that we
-could make: each distinct word of a batch is read once; sentences of like length share a batch; two LSTMs over padded
-batches, which oneDNN runs without a stop at each step, the second over sentences that are turned round; a normaliser
-by matrix products in the log domain; and gradients and updates of only those rows of the word table that a batch has.
+`Packed` is the usual first version: a packed LSTM, pytorch-crf, Adam over all parameters. `Padded` is the fastest
+version that we could write. It reads each distinct word of a batch once, and batches have sentences of similar lengths.
+Two LSTMs run over padded batches, the second over reversed sentences, so that oneDNN does not stop at each step. The
+normalizer uses matrix products in the log domain. Only the rows of the word table in the batch get gradients and
+updates.
 """
 
 import sys

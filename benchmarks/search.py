@@ -1,14 +1,13 @@
-"""Searches options by their scores on dev: python benchmarks/search.py --study FILE --corpus FOLDER[,VECTORS] ...
+"""Searches options with the best dev scores: python benchmarks/search.py --study FILE --corpus FOLDER[,VECTORS] ...
 
-A trial trains with some options on each of the corpora, FOLDER/train.tsv and dev.tsv, once for each seed, and its value
-is the mean of the scores of their best epochs; test files are not read. The first trial is that of the defaults (for
-tags of spans, and words that are no single characters), the next ones are chosen by Optuna from those before (a tree of
-Parzen estimators), and one that falls behind the median of the others on the way is given up. FILE is a database: a
-second start goes on where the first was stopped.
+A trial trains on FOLDER/train.tsv of each corpus, once for each seed. The value of a trial is the mean dev score of the
+best epochs; test files are not read. The first trial uses the defaults (for tags of spans, and words longer than one
+character). Optuna chooses the following trials with a tree-structured Parzen estimator, and stops trials that are worse
+than the median of the previous trials. FILE is a database; start the program again to continue the search.
 
     python benchmarks/search.py --study names.db --corpus F/wnut,V --corpus F/wikigold,V --trials 60
 
-In the end, as with --trials 0, the best trials are shown, and how much each option mattered.
+At the end, and with --trials 0, the program prints the best trials and the importance of each option.
 """
 
 import argparse

@@ -1,12 +1,11 @@
-"""Measures the server under load, by wrk: python benchmarks/serve.py --run DIR --input FILE
+"""Measures the server under load with wrk: python benchmarks/serve.py --run DIR --input FILE
 
-Sentences a second at saturation stand beside those of `Tagger.tag` on all sentences at once, in a process of its own;
-the two take turns. Then single sentences come at half of the rate at which the server is saturated by them, and their
-times to the answer are shown. All of it is on one machine, so that wrk takes a share of its cores, too. wrk is Debian's
-package of that name.
+Sentences per second at saturation are compared with `Tagger.tag` on all sentences at once, in a separate process; the
+measurements alternate. Then single sentences are sent at half of the saturation rate, and the response times are
+printed. Everything runs on one machine, so wrk takes a share of the cores. wrk is in the Debian package wrk.
 
-With --mixed N it sends N requests instead: valid ones of all forms, whose answers are compared with what `Tagger` says,
-hostile ones, and some that are cut off; and shows whether memory stays where it was.
+With --mixed N the program sends N requests instead: valid requests of all forms, whose answers are compared with
+`Tagger`, hostile requests, and interrupted requests. It reports whether memory stays constant.
 """
 
 import argparse

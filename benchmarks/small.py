@@ -1,7 +1,7 @@
-"""What few sentences are worth: python benchmarks/small.py --train A --dev B --test C
+"""Measures training with few sentences: python benchmarks/small.py --train A --dev B --test C
 
-Trains on the first sentences of a corpus, with each of some settings and several seeds, one training at a time in a
-process of its own; dev and test stay whole. `--program` names another state's train.py to compare with.
+Trains on the first sentences of a corpus, with several settings and several seeds. Trainings run one at a time, each in
+a separate process; dev and test are complete. `--program` names the train.py of another version to compare with.
 """
 
 import argparse

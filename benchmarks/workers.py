@@ -1,12 +1,13 @@
-"""Times training in several processes: python benchmarks/workers.py --train FILE --dev FILE [options of train.py]
+"""Times distributed training: python benchmarks/workers.py --train FILE --dev FILE [options of train.py]
 
-Seconds of a step with one process and with more (--counts), each in a training of its own, in turns; the bytes that a
-step adds up over the workers, and the time that this takes by itself. Steps that compile are not counted.
+Measures the seconds of a step with one and more processes (--counts), in separate, alternating trainings. It also
+measures the number of bytes that a step sums over the workers, and the time of this sum alone. Steps that compile do
+not count.
 
-From bytes and bandwidth it says what a step would take on 8, 64 and 512 machines, on paper: each has a share of the
-batch and the processors of this one, and gradients go round a ring of machines, so that each sends and receives
-2 (N - 1) / N times their bytes at --bandwidth, with --latency for each of the 2 (N - 1) messages. What all of them do
-alike (the update, the characters of the batch, planning it) does not become less.
+From bytes and bandwidth the program estimates the time of a step on 8, 64 and 512 machines. Each machine has a share of
+the batch and the processors of this machine. Gradients go round a ring of machines: each machine sends and receives 2
+(N - 1) / N times the bytes at --bandwidth, with --latency for each of the 2 (N - 1) messages. Work that every machine
+repeats (the update, the characters of the batch, the planning) does not shrink.
 """
 
 import argparse
