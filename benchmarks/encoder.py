@@ -81,7 +81,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--encoder', required=True)
     parser.add_argument('--input', required=True)
-    parser.add_argument('--rounds', type=int, default=7, help='turns that count (default: %(default)s)')
+    parser.add_argument('--rounds', type=int, default=7, help='measured rounds (default: %(default)s)')
     parser.add_argument('--contestant', choices=CONTESTANTS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.contestant:

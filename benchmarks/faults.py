@@ -100,7 +100,7 @@ def checked(root: Path = ROOT) -> list[str]:
 
 
 def copied(folder: str) -> Path:
-    """A copy of the project, in which faults can be made; the corpora next to it are not copied."""
+    """Yields a copy of the project for faults, without the corpora next to the project."""
     root = Path(folder, 'project')
     for name in ('ms_crf', 'tests', 'benchmarks', 'configs', 'data', 'docs', 'examples'):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns('__pycache__'))
@@ -137,8 +137,8 @@ def is_found(root: Path, fault: Fault, quick: bool) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--only', default='', help='take only faults with this word in their files or texts')
-    parser.add_argument('--quick', action='store_true', help='run only tests that are not slow')
+    parser.add_argument('--only', default='', help='only faults with this word in file name or text')
+    parser.add_argument('--quick', action='store_true', help='only run tests that are not slow')
     options = parser.parse_args()
     if wrong := checked():
         sys.exit('\n'.join(wrong))

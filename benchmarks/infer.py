@@ -140,7 +140,7 @@ def main():
     parser.add_argument('--run', required=True)
     parser.add_argument('--input', required=True)
     parser.add_argument('--rounds', type=int, default=9)
-    parser.add_argument('--warm-up', type=int, default=60, help='calls of each before (default: %(default)s)')
+    parser.add_argument('--warm-up', type=int, default=60, help='warm-up calls of each tagger (default: %(default)s)')
     parser.add_argument('--stream', type=int, metavar='LINES')
     for hidden in ('graphs', 'contestant', 'leave'):
         parser.add_argument(f'--{hidden}', help=argparse.SUPPRESS)

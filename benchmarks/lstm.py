@@ -111,8 +111,8 @@ def serve(contestant):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--rounds', type=int, default=8, help='turns of each contestant (default: %(default)s)')
-    parser.add_argument('--repeats', type=int, default=20, help='calls in a turn (default: %(default)s)')
+    parser.add_argument('--rounds', type=int, default=8, help='rounds of each contestant (default: %(default)s)')
+    parser.add_argument('--repeats', type=int, default=20, help='calls in a round (default: %(default)s)')
     parser.add_argument('--contestant', choices=CONTESTANTS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.contestant:

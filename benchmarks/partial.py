@@ -40,7 +40,7 @@ SCHEME = 'BIOES'
 
 
 def tasks():
-    """(what is taken away, what is done with it) of each row of the table."""
+    """Returns (removed tags, way to use the rest) of each row of the table."""
     yield WHOLE, ''
     for rate in RATES:
         for way in ('unknown', 'as O', 'dropped'):

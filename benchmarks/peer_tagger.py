@@ -21,7 +21,7 @@ class Batch:
 
     Attributes:
         words: (F,) ids of the distinct forms' words.
-        spellings: (F, the longest of these words), at least 3.
+        spellings: (F, length of the longest word), at least 3.
         places: (length, batch), which form stands there, 0 on padding.
         lengths: (batch,).
         tags: (length, batch), 0 on padding.
@@ -49,7 +49,7 @@ class Batch:
 
 
 class Chain(nn.Module):
-    """A linear-chain CRF, length first, without a mask in its recursion: what stands behind a sentence is not read."""
+    """A linear-chain CRF, length first, without a mask in its recursion: positions after a sentence are not read."""
 
     def __init__(self, num_tags):
         super().__init__()
@@ -88,7 +88,7 @@ class Chain(nn.Module):
         paths = np.zeros(emissions.shape[:2], np.int64)
         rows, counts = rows.numpy(), lengths.numpy()
         for position in range(len(paths) - 1, -1, -1):
-            if position < len(paths) - 1:                        # behind a sentence's end its last tag stays
+            if position < len(paths) - 1:                        # after the end of a sentence its last tag is kept
                 before = history[position].numpy()[rows, tag]
                 tag = np.where(position + 1 < counts, before, tag)
             paths[position] = tag

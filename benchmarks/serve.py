@@ -27,7 +27,7 @@ from ms_crf.formats.registry import read_corpus  # noqa: E402
 import numpy as np  # noqa: E402
 from contestants import ask, processor, start, stop  # noqa: E402
 
-#: wrk takes the bodies of a file in turn, and waits between them, if it is told to, for a random time.
+#: wrk sends the bodies of a file one after another, optionally with random pauses.
 SCRIPT = """
 local bodies, number, total = {}, 0, 0
 for line in io.lines("%s") do bodies[#bodies + 1] = line end
@@ -150,14 +150,14 @@ def rates(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--run', required=True)
-    parser.add_argument('--input', required=True, help='sentences, columns or JSON lines')
+    parser.add_argument('--input', required=True, help='file of sentences: columns or JSON lines')
     parser.add_argument('--rounds', type=int, default=5)
-    parser.add_argument('--seconds', type=int, default=10, help='of each load (default: %(default)s)')
+    parser.add_argument('--seconds', type=int, default=10, help='duration of each load (default: %(default)s)')
     parser.add_argument('--sizes', type=int, nargs='+', default=[8, 32, 128],
-                        help='sentences of a request, beside single ones (default: 8 32 128)')
+                        help='sentences per request, in addition to 1 (default: 8 32 128)')
     parser.add_argument('--raw', action='store_true', help='send raw text, which the server splits, instead of tokens')
-    parser.add_argument('--mixed', type=int, metavar='N', help='send so many requests of all kinds, and check answers')
-    parser.add_argument('--seed', type=int, default=0, help='of these')
+    parser.add_argument('--mixed', type=int, metavar='N', help='send N requests of all kinds, and check the answers')
+    parser.add_argument('--seed', type=int, default=0, help='seed of the mixed requests')
     parser.add_argument('--contestant', help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.run, arguments.input = os.path.abspath(arguments.run), os.path.abspath(arguments.input)

@@ -20,7 +20,7 @@ from ms_crf.text.splitting import splitter_named  # noqa: E402
 
 
 def places(text, tokens, begin=0):
-    """Where tokens stand, of a library that gives strings; a token that it has changed is not found, nor counted."""
+    """Returns the offsets of tokens that a library returns as strings; changed tokens are skipped."""
     found = []
     for token in tokens:
         start = text.find(token, begin)

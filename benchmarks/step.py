@@ -34,7 +34,7 @@ def middle_batch(learner):
 
 
 def summed(cell, position, *inputs):
-    """A call of the sum of what a cell gives, with gradients by its weights and by one of its inputs, or by none."""
+    """Returns a call of the sum of a cell's outputs, with gradients of its weights and optionally of an input."""
     def total(*arguments):
         return cell(*arguments).sum()
 

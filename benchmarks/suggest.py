@@ -115,10 +115,10 @@ def main():
     for part in ('train', 'dev', 'test'):
         parser.add_argument(f'--{part}', required=True, type=os.path.abspath)
     parser.add_argument('--embeddings', type=os.path.abspath)
-    parser.add_argument('--folder', required=True, type=os.path.abspath, help='for what has been done')
+    parser.add_argument('--folder', required=True, type=os.path.abspath, help='folder of finished steps')
     parser.add_argument('--seeds', type=int, default=3)
     parser.add_argument('--sizes', type=lambda text: [int(part) for part in text.split(',')],
-                        default=[100, 300, 700, 1500], help='numbers of annotated sentences, rising')
+                        default=[100, 300, 700, 1500], help='increasing numbers of annotated sentences')
     parser.add_argument('--by', type=lambda text: text.split(','),
                         default=[RANDOM, 'least-confidence', 'mnlp', 'token-entropy'])
     parsed = parser.parse_args()

@@ -80,7 +80,7 @@ def main():
         parser.add_argument(f'--{part}', required=True)
     parser.add_argument('--embeddings', default='')
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--rounds', type=int, default=5, help='epochs of each that count (default: %(default)s)')
+    parser.add_argument('--rounds', type=int, default=5, help='measured epochs of each tagger (default: %(default)s)')
     parser.add_argument('--contestant', choices=CONTESTANTS, help=argparse.SUPPRESS)
     parser.add_argument('--save', help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -102,7 +102,7 @@ def main():
                 results[name].append(ask(process, 'epoch'))
                 time.sleep(0.2)                  # until the threads of this one have stopped spinning
         stop(processes)
-    print(f'{processor()}, {os.cpu_count()} cores; {arguments.rounds} epochs each, in turns\n')
+    print(f'{processor()}, {os.cpu_count()} cores; {arguments.rounds} epochs each, alternating\n')
     print('| | s/epoch, median (least–most) | best dev | its test |\n|---|---|---|---|')
     for name, rows in results.items():
         seconds, dev, test = np.array(rows).T

@@ -82,11 +82,12 @@ def seconds_of_sum(count, workers, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--counts', type=int, nargs='+', default=[1, 2], metavar='N', help='processes (default: 1 2)')
+    parser.add_argument('--counts', type=int, nargs='+', default=[1, 2], metavar='N',
+                        help='numbers of processes (default: 1 2)')
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--epochs', type=int, default=4)
-    parser.add_argument('--bandwidth', type=float, default=10.0, help='of each machine, Gbit/s (default: %(default)s)')
-    parser.add_argument('--latency', type=float, default=50.0, help='microseconds a message (default: %(default)s)')
+    parser.add_argument('--bandwidth', type=float, default=10.0, help='Gbit/s of each machine (default: %(default)s)')
+    parser.add_argument('--latency', type=float, default=50.0, help='microseconds per message (default: %(default)s)')
     known, arguments = parser.parse_known_args()
     arguments += ['--epochs', str(known.epochs), '--patience', '0']
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +98,7 @@ def main():
                 seconds[workers] += seconds_of_epochs(arguments, workers, folder)
         sums = {workers: seconds_of_sum(count, workers, folder) for workers in known.counts if workers > 1}
     print(f'{processor()}, {os.cpu_count()} cores; {steps} steps an epoch, {4 * count / 1e6:.2f} MB added up in each\n')
-    print('| processes | ms a step, median (least–most) | of them adding up, measured by itself |\n|---|---|---|')
+    print('| processes | ms a step, median (least–most) | summing over the workers, measured alone |\n|---|---|---|')
     for workers, values in seconds.items():
         each = [1000 * value / steps for value in values]
         added = f'{1000 * sums[workers]:.1f}' if workers in sums else '–'
