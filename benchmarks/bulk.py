@@ -1,10 +1,9 @@
-"""Times bulk tagging beside one process: python benchmarks/bulk.py --run DIR --input FILE
+"""Times bulk tagging against a single process: python benchmarks/bulk.py --run DIR --input FILE
 
-Lines, which are the sentences of a file of tagged sentences over and over, are tagged by a `Tagger` in one process and
-by `ms-crf tag-many`, of which a worker is killed by signal 9 as often as --kill says. It is checked that each id is
-there exactly once, and with the same tags. Seconds are those of whole processes, loading and compiling included.
-Memory is sampled: the largest that a worker had in the first third of its time, and in all of it.
-
+The input lines repeat the sentences of a file of tagged sentences. They are tagged by a `Tagger` in one process, and by
+`ms-crf tag-many`. `--kill` sets how often a worker is killed with SIGKILL. The program checks that each id occurs
+exactly once, with the same tags. Seconds are measured for whole processes, with loading and compiling. Memory is
+sampled: the peak of a worker in the first third of its time, and in its whole time.
 """
 
 import argparse
@@ -72,7 +71,7 @@ def workers_of(process):
 
 
 def watch(process, output, shards, kills):
-    """Samples the memory of the workers, and kills one of them now and then; samples by process, and how many died."""
+    """Samples the memory of the workers and kills some workers; returns samples by process and the number of deaths."""
     samples, killed = collections.defaultdict(list), 0
     while process.poll() is None:
         try:
@@ -118,10 +117,10 @@ def expected_of(file, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--run', required=True)
-    parser.add_argument('--input', help='tagged sentences')
-    parser.add_argument('--lines', type=int, default=1_000_000, help='(default: %(default)s)')
-    parser.add_argument('--shards', type=int, default=50, help='(default: %(default)s)')
-    parser.add_argument('--workers', type=int, default=2, help='(default: %(default)s)')
+    parser.add_argument('--input', help='file of tagged sentences')
+    parser.add_argument('--lines', type=int, default=1_000_000, help='number of input lines (default: %(default)s)')
+    parser.add_argument('--shards', type=int, default=50, help='number of shards (default: %(default)s)')
+    parser.add_argument('--workers', type=int, default=2, help='number of workers (default: %(default)s)')
     parser.add_argument('--kill', type=int, default=2, metavar='N', help='workers to kill (default: %(default)s)')
     parser.add_argument('--confidence', action='store_true')
     for hidden in ('one', 'tags'):

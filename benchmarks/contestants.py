@@ -1,4 +1,4 @@
-"""What benchmarks share: contestants in processes of their own, which are asked in turns; the name of the processor."""
+"""Shared by the benchmarks: contestants in separate processes, alternating measurements, and the processor name."""
 
 import contextlib
 import platform
@@ -19,7 +19,7 @@ class Quiet:
 
 
 def start(name, *arguments):
-    """A process of the benchmark itself that is one of its contestants."""
+    """A contestant: a child process that runs the benchmark itself."""
     return subprocess.Popen([sys.executable, sys.argv[0], *arguments, '--contestant', name], text=True,
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -39,7 +39,7 @@ def stop(processes):
 
 
 def calls(function, warm_up, repeats):
-    """Seconds of each of so many calls, after others that don't count."""
+    """Returns the seconds of each measured call, after warm-up calls."""
     for _ in range(warm_up):
         function()
     seconds = []

@@ -1,9 +1,9 @@
-"""Times the CRF layer beside pytorch-crf: python benchmarks/crf.py
+"""Times the CRF layer against pytorch-crf: python benchmarks/crf.py
 
-Both get the same inputs, scores and lengths, the default threads of their framework, and a warm-up;
-their results are compared before anything is timed. Each runs in a process of its own, because the
-threads of one framework go on spinning for a while after its last call and would take a core from the
-other. The two take turns, so that what else the machine does meets both.
+Both get the same inputs, scores and lengths, the default number of threads of their framework, and a warm-up. Their
+results are compared before the timing. Each framework runs in a separate process, because its threads keep spinning for
+a while after a call and would take a core from the other framework. The calls alternate, so that other load on the
+machine affects both.
 """
 
 import argparse
@@ -135,8 +135,8 @@ def check_equal(files, shape):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--rounds', type=int, default=8, help='turns of each contestant (default: %(default)s)')
-    parser.add_argument('--repeats', type=int, default=50, help='calls in a turn (default: %(default)s)')
+    parser.add_argument('--rounds', type=int, default=8, help='rounds of each contestant (default: %(default)s)')
+    parser.add_argument('--repeats', type=int, default=50, help='calls in a round (default: %(default)s)')
     parser.add_argument('--contestant', choices=CONTESTANTS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.contestant:

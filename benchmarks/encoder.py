@@ -1,8 +1,9 @@
-"""Times an encoder's forward beside transformers on PyTorch: python benchmarks/encoder.py --encoder DIR --input FILE
+"""Times an encoder's forward against transformers: python benchmarks/encoder.py --encoder DIR --input FILE
 
-Both read the same sentences of a column file, as the same ids, with their framework's default threads. PyTorch takes
-them sorted by length, 32 at a time, padded to the longest; ours packs them into rows of few lengths, each of which is
-compiled. Each runs in a process of its own; they take turns, all sentences each. Their vectors are compared first.
+Both read the same sentences of a column file, with the same ids and the default threads of their framework. PyTorch
+gets batches of 32 sentences, sorted by length and padded to the longest. ms_crf packs the sentences into rows of few
+lengths, and each length is compiled. Each framework runs in a separate process. Calls with all sentences alternate. The
+vectors are compared before the timing.
 """
 
 import argparse
@@ -80,7 +81,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--encoder', required=True)
     parser.add_argument('--input', required=True)
-    parser.add_argument('--rounds', type=int, default=7, help='turns that count (default: %(default)s)')
+    parser.add_argument('--rounds', type=int, default=7, help='measured rounds (default: %(default)s)')
     parser.add_argument('--contestant', choices=CONTESTANTS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.contestant:

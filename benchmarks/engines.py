@@ -1,9 +1,9 @@
-"""Tries engines for bulk tagging: python benchmarks/engines.py --run DIR --input FOLDER
+"""Compares engines for bulk tagging: python benchmarks/engines.py --run DIR --input FOLDER
 
-The workers of `ms-crf tag-many` tag the shards of a folder, JSON lines with the fields "id" and "text", under each
-engine: Ray's actors as the command has them, Ray Data and Dask with the shards as their rows or tasks. Each is run
-twice, the second time with a worker killed by signal 9 twice. Seconds are those of whole processes.
-`pip install 'ray[data]' distributed` brings all of them.
+The workers of `ms-crf tag-many` tag the shards of a folder, JSON lines with the fields "id" and "text". The engines are
+Ray actors (the engine of the command), Ray Data and Dask, with shards as rows or tasks. Each engine runs twice; in the
+second run a worker is killed twice with SIGKILL. Seconds are measured for whole processes. Install the engines with
+`pip install 'ray[data]' distributed`.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Deliberate faults, to see that the tests find them: each is made in a copy of the project and its tests must fail.
+"""Mutation test: inserts deliberate faults into a copy of the project, and checks that the tests find them.
 
-    python benchmarks/faults.py                      # all of them
-    python benchmarks/faults.py --only server        # those whose file or text has this word
+    python benchmarks/faults.py                      # all faults
+    python benchmarks/faults.py --only server        # only faults with this word in their file name or text
     python benchmarks/faults.py --quick              # with the quick tests only
 
-The tests of a fault run in the unchanged copy first and must pass there. The program ends with status 1 if the tests
-miss a fault, and with an error if the text of a fault is no longer in its file.
+The tests of a fault first run in the unchanged copy and must pass there. The exit status is 1 if the tests miss a
+fault. If the text of a fault is no longer in its file, the program ends with an error.
 """
 
 import argparse
@@ -101,7 +101,7 @@ def checked(root: Path = ROOT) -> list[str]:
 
 
 def copied(folder: str) -> Path:
-    """A copy of the project, in which faults can be made; the corpora next to it are not copied."""
+    """Yields a copy of the project for faults, without the corpora next to the project."""
     root = Path(folder, 'project')
     for name in ('ms_crf', 'tests', 'benchmarks', 'configs', 'data', 'docs', 'examples'):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns('__pycache__'))
@@ -138,8 +138,8 @@ def is_found(root: Path, fault: Fault, quick: bool) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--only', default='', help='take only faults with this word in their files or texts')
-    parser.add_argument('--quick', action='store_true', help='run only tests that are not slow')
+    parser.add_argument('--only', default='', help='only faults with this word in file name or text')
+    parser.add_argument('--quick', action='store_true', help='only run tests that are not slow')
     options = parser.parse_args()
     if wrong := checked():
         sys.exit('\n'.join(wrong))

@@ -1,9 +1,10 @@
-"""What a run is worth to begin another with: python benchmarks/finetune.py --corpora A B --embeddings V --work DIR
+"""Measures the value of fine-tuning a run: python benchmarks/finetune.py --corpora A B --embeddings V --work DIR
 
-Of two folders with train.tsv, dev.tsv and test.tsv, trains on some sentences of each, drawn by the seed, once from
-nothing and once from the run of the same seed that was trained on all of the other. Each training is a process of its
-own, one at a time. All runs stay in DIR; called again, the program goes on with what is missing there. `--names
-PER=person` gives a type of spans the name that it has in the other corpus, so that its weights are taken over.
+A and B are folders with train.tsv, dev.tsv and test.tsv. The seed draws some training sentences of each corpus. On
+these sentences one model is trained from the beginning. Another model is fine-tuned from the run of the same seed that
+was trained on all sentences of the other corpus. Trainings run one at a time, each in a separate process. All runs stay
+in DIR; start the program again to continue with the missing runs. `--names PER=person` maps the name of a type to its
+name in the other corpus, so that the weights of its tags are used.
 """
 
 import argparse
@@ -21,7 +22,7 @@ NOTHING, ALL = 'from nothing', 'all'
 
 
 def sample(path, count, seed, output):
-    """Writes so many sentences of a column file, drawn by a seed, in their order there."""
+    """Writes randomly drawn sentences of a column file, in the order of the file."""
     blocks = [block for block in path.read_text(encoding='utf-8').split('\n\n') if block.strip()]
     chosen = sorted(random.Random(seed).sample(range(len(blocks)), count))
     output.write_text(''.join(blocks[number].strip('\n') + '\n\n' for number in chosen), encoding='utf-8')
@@ -48,7 +49,7 @@ def train(folder, options):
     how = [*options, '--save', str(folder)]
     if (folder / 'state.ckpt').exists():
         how = ['--resume', str(folder)]
-    elif folder.exists():                        # stopped before it had saved anything to go on with
+    elif folder.exists():                        # stopped before the first save, so it cannot resume
         shutil.rmtree(folder)
     print(f'training {folder.name}', file=sys.stderr, flush=True)
     subprocess.run([sys.executable, str(ROOT / 'train.py'), *how], check=True, stdout=subprocess.DEVNULL)
@@ -60,7 +61,7 @@ def score(folder):
 
 
 def run_of(arguments, corpus, other, size, seed, setting):
-    """The folder of a run, trained if it is not there; `setting` is NOTHING, or the options beside --init."""
+    """Returns the folder of a run, and trains missing runs; `setting` is NOTHING, or options to use with --init."""
     begins = ''.join(letter if letter.isalnum() or letter in '.-' else '_' for letter in setting) or 'init'
     folder = arguments.work / '-'.join([corpus.name, size, begins, str(seed)])
     train_file = corpus / 'train.tsv'
@@ -81,12 +82,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--corpora', nargs=2, type=Path, required=True)
     parser.add_argument('--embeddings', type=Path, help='word vectors for all trainings')
-    parser.add_argument('--work', type=Path, required=True, help='folder of the runs; made if it is not there')
-    parser.add_argument('--names', nargs='*', default=[], metavar='OLD=NEW', help='new names of types of spans')
-    parser.add_argument('--sentences', default=f'100,500,{ALL}', help='of train (default: %(default)s)')
-    parser.add_argument('--seeds', type=int, default=3, help='(default: %(default)s)')
+    parser.add_argument('--work', type=Path, required=True, help='folder of the runs; created if missing')
+    parser.add_argument('--names', nargs='*', default=[], metavar='OLD=NEW',
+                        help='map types of spans to their names in the other corpus')
+    parser.add_argument('--sentences', default=f'100,500,{ALL}',
+                        help='numbers of training sentences (default: %(default)s)')
+    parser.add_argument('--seeds', type=int, default=3, help='number of seeds (default: %(default)s)')
     parser.add_argument('--settings', nargs='*', default=[''],
-                        help='options beside --init, of a column each (default: one column without others)')
+                        help='options to use together with --init; one table column for each (default: none)')
     arguments = parser.parse_args()
     for name in ('work', 'embeddings'):
         if getattr(arguments, name):

@@ -93,12 +93,12 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--cases', type=int, default=10_000, help='number of cases (default: %(default)s)')
     parser.add_argument('--commands', type=int, default=300, help='number of commands (default: %(default)s)')
-    parser.add_argument('--minutes', type=float, default=float('inf'), help='stop earlier, after so many minutes')
+    parser.add_argument('--minutes', type=float, default=float('inf'), help='stop after this number of minutes')
     parser.add_argument('--seed', type=int, default=int(time.time()), help='seed of all cases (default: the clock)')
     parser.add_argument('--only', choices=(*KINDS, COMMANDS), metavar='KIND',
                         help=f'only this kind of case: {", ".join(KINDS)} or {COMMANDS}')
-    parser.add_argument('--case', type=int, metavar='N', help='with --only: only the case of this number')
-    parser.add_argument('--keep', default='fuzz-failures', help='folder for inputs that fail (default: %(default)s)')
+    parser.add_argument('--case', type=int, metavar='N', help='with --only: only this case')
+    parser.add_argument('--keep', default='fuzz-failures', help='folder for failing inputs (default: %(default)s)')
     parsed = parser.parse_args()
     if parsed.case is not None and parsed.only is None:
         parser.error('--case needs --only')

@@ -1,13 +1,13 @@
-"""Batches of a chain: what float64 NumPy says of them, by logarithms of sums, beside what the operators in C++ say."""
+"""Random batches of a chain: compares the C++ operators with float64 NumPy in the log domain."""
 
 import numpy as np
 
-BREAK = 1e4                                                      # what a forbidden tag or step costs
+BREAK = 1e4                                                      # score of a forbidden tag or transition
 HUGE = 1e29                                                      # scores below -HUGE are of paths that are forbidden
 
 
 class Chain:
-    """A batch with what float64 says of it, by logarithms of sums and maxima, position by position.
+    """A batch with reference results: float64, in the log domain, position by position.
 
     Args:
         emissions: (L, B, K).

@@ -1,4 +1,4 @@
-"""The commands under benchmarks/fuzz.py, in a process of their own or, if that is quick, in the worker's process."""
+"""Fuzzing of the commands for benchmarks/fuzz.py, in separate processes, or in the worker if a command is quick."""
 
 import contextlib
 import importlib
@@ -18,7 +18,7 @@ from fuzz_material import MEMORY, ROOT, SECONDS, Failure, check, check_memory, e
 from fuzz_text import SPLITTERS, hostile
 from mutations import bytes_of, record_of
 
-WHOLE = 'infer', 'convert', 'suggest'            # leave nothing behind where they refuse their input
+WHOLE = 'infer', 'convert', 'suggest'            # must leave no files if they reject their input
 NOISE = 'Traceback', '[ERROR]', '[WARNING]', '[CRITICAL]', 'Warning:', 'Exception ignored', 'C++ Call Stack'
 
 
@@ -26,7 +26,7 @@ class Commands:
     """Cases of commands, some of their files damaged.
 
     Args:
-        material: what they are made of.
+        material: the source of all inputs.
     """
 
     refusals = ()
@@ -146,7 +146,7 @@ class Commands:
             return self._judge(verb, words, status, Path(output.name).read_bytes(), errors.getvalue(), before)
 
     def process(self, rng):
-        """One of all commands, as a process; a label and its result, or Failure."""
+        """Runs a random command in a separate process; returns a label and its result, or raises Failure."""
         self.material.case.mkdir(parents=True, exist_ok=True)
         verb, words = rng.choice(self.all)(rng)
         name, before = VERBS[verb][0], self._files()

@@ -1,7 +1,6 @@
-"""Annotated files under benchmarks/fuzz.py: read, converted from each format to each, and damaged.
+"""Fuzzing of annotated files for benchmarks/fuzz.py: reading, converting between all formats, and damaged files.
 
-What comes back is compared with the examples that the files were written from, by code that shares nothing with the
-package.
+Results are compared with the examples that the files were written from, by code that is independent of the package.
 """
 
 import json
@@ -52,7 +51,7 @@ def content(source):
 
 
 def widened(example, tokens):
-    """Spans of whole tokens by the documented rules: the longest of those that share a token, then the first."""
+    """Returns spans of whole tokens by the documented rules: of overlapping spans the longest, then the first."""
     spans, taken = [], set()
     for start, end, kind in sorted(example.spans, key=lambda span: (span[0] - span[1], span[0])):
         inside = [token for token in tokens if token[0] < end and start < token[1]]
@@ -165,7 +164,7 @@ class Documents:
         read(self.convert(source, third, mark=mark), third)
 
     def convert_judged(self, rng):
-        """Texts of which parts are judged: what is not becomes unknown tags, and spans come back."""
+        """Partially annotated texts: other tokens become unknown tags, and all spans are kept."""
         kind, other, example = rng.choice(WITH_JUDGED), rng.choice(WITH_JUDGED), clean(rng)
         places = [place for sentence in example.sentences for place in sentence]
         judged = [(rng.choice(places)[0], len(example.text))] * rng.randint(0, 1)

@@ -1,4 +1,4 @@
-"""Annotated texts under benchmarks/fuzz.py, and files of them as annotation tools write them, by code of its own."""
+"""Random annotated texts for benchmarks/fuzz.py, and code that writes them as annotation tools do."""
 
 import json
 import re
@@ -21,7 +21,7 @@ class Example(NamedTuple):
         text: of all sentences.
         spans: (start, end, type) of each, the end exclusive.
         sentences: of each the (start, end) of its tokens; None if they are not known.
-        judged: parts of the text as (start, end), or None for all of it.
+        judged: annotated parts of the text as (start, end), or None if the whole text is annotated.
     """
 
     text: str
@@ -53,9 +53,9 @@ def clean(rng):
 
 
 def wild(rng):
-    """An example of any text, with any spans, and perhaps with parts that were judged."""
+    """Returns an example with random text and spans, sometimes with annotated parts."""
     text = rng.choice([hostile(rng, 30), clean(rng).text, '', ' '])
-    # JSON reads the two halves of a surrogate pair, one behind the other, as one character.
+    # JSON reads two adjacent halves of a surrogate pair as one character.
     text = text.encode('utf-16-le', 'surrogatepass').decode('utf-16-le', 'surrogatepass')
 
     def parts(most):
@@ -90,7 +90,7 @@ def spans_of(tags, places):
 
 
 def partial(rng, tags, mark):
-    """Tags of a sentence, some of which nobody has judged, or only in part."""
+    """Returns the tags of a sentence, some of which are unknown or partly known."""
     changed = []
     for tag in tags:
         prefix, _, kind = tag.partition('-')
@@ -223,7 +223,7 @@ def write(rng, material, kind, examples, tags=None):
 
     Args:
         kind: the format.
-        tags: of each sentence of each example; by default those of its spans.
+        tags: the tags of each sentence of each example; by default the tags of its spans.
     """
     if kind == 'brat':
         for number, example in enumerate(examples):

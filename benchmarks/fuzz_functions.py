@@ -1,4 +1,4 @@
-"""The functions under benchmarks/fuzz.py: each case hands them what a program gives by mistake."""
+"""Fuzzing of the Python functions for benchmarks/fuzz.py, with arguments that a program could pass by mistake."""
 
 from ms_crf import CRF, HMM, allowed_transitions, check_batch, post_decode
 

@@ -1,4 +1,4 @@
-"""What benchmarks/fuzz.py works on: files, runs, a graph and an encoder, made once, and damaged copies of them."""
+"""The inputs of benchmarks/fuzz.py: files, runs, a graph and an encoder, created once, and damaged copies."""
 
 import contextlib
 import functools
@@ -48,7 +48,7 @@ def end(processes):
 
 
 def check_memory(pid):
-    """Raises Failure if a process or one of its descendants has ever had too much memory."""
+    """Raises Failure if the peak memory of a process or of a descendant is too large."""
     for process in tree_of(pid):
         try:
             status = Path(f'/proc/{process.pid}/status').read_text()
@@ -84,7 +84,7 @@ class Material:
     """Files and models to be damaged.
 
     Args:
-        folder: to work in. The folder `models` beside it has what `train` writes.
+        folder: the working folder; its sibling folder `models` has the result of `train`.
 
     Attributes:
         case: the folder for the files of a case, which is removed afterwards.
@@ -121,14 +121,14 @@ class Material:
         return Tagger.load(self.runs['hmm'])
 
     def file(self, name, data):
-        """The name of a new file of the case with these bytes."""
+        """Writes a new file of the case with these bytes; returns its name."""
         path = self.case / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(gzip.compress(data) if name.endswith('.gz') else data)
         return str(path)
 
     def damaged_run(self, rng, kind):
-        """A copy of a run with one file damaged; half of them without checksums, as an earlier version wrote them."""
+        """Returns a copy of a run with one damaged file; half of the copies have no checksums, like old runs."""
         copy = self.case / 'run'
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.runs[kind], copy)

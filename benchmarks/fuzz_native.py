@@ -1,9 +1,8 @@
-"""The operators in C++ beside float64 NumPy, on random shapes, lengths and values: python benchmarks/fuzz_native.py
+"""Compares the C++ operators with float64 NumPy on random inputs: python benchmarks/fuzz_native.py
 
-The library is called as MindSpore calls it, without MindSpore. One batch of five is also called with wrong numbers,
-shapes and types of inputs, which must be refused. With --sanitize it is compiled anew with the compiler's
-checks of addresses and of undefined behaviour, which end the program at the first fault, and shares its work out as on
-a machine of eight processors.
+The library is called as MindSpore calls it, but without MindSpore. One batch of five is also called with wrong numbers,
+shapes and types of inputs, which the operators must reject. With --sanitize the library is compiled with address and
+undefined behaviour sanitizers, which end the program at the first fault, and splits its work as on eight processors.
 """
 
 import argparse
@@ -34,7 +33,7 @@ class Operators:
         self.library.NativeFault.restype = ctypes.c_char_p
 
     def call(self, name, inputs, size):
-        """The flat result of so many numbers."""
+        """Calls an operator and returns its flat result."""
         status, result = self.try_call(name, inputs, size)
         assert status == 0, f'{name} answered {status}: {self.fault()}'
         return result
@@ -79,7 +78,7 @@ class WrongInputs(Operators):
             changed, index, what = self._change(name, inputs)
             status, _ = self.try_call(name, changed, size)
             assert status == 1, f'{name} took input {index} with {what}'
-            assert self.fault().startswith(f'{name}: '), f'{name} says nothing of input {index} with {what}'
+            assert self.fault().startswith(f'{name}: '), f'{name} does not report input {index} with {what}'
         status, _ = self.try_call(name, inputs, 0)
         assert status == 1 and 'output' in self.fault(), f'{name} took an output without numbers'
         return super().call(name, inputs, size)
@@ -125,11 +124,12 @@ def sanitized(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--cases', type=int, default=10000, help='batches to try (default: %(default)s)')
-    parser.add_argument('--seed', type=int, default=0, help='of the first (default: %(default)s)')
-    parser.add_argument('--part', choices=PARTS, help='which operators (default: all)')
-    parser.add_argument('--march', help='compile anew for such processors, as the compiler names them')
-    parser.add_argument('--sanitize', action='store_true', help="with the compiler's checks")
+    parser.add_argument('--cases', type=int, default=10000, help='number of batches (default: %(default)s)')
+    parser.add_argument('--seed', type=int, default=0, help='seed of the first batch (default: %(default)s)')
+    parser.add_argument('--part', choices=PARTS, help='operators to test (default: all)')
+    parser.add_argument('--march', help='compile for this processor type (-march of the compiler)')
+    parser.add_argument('--sanitize', action='store_true',
+                        help='compile with address and undefined behaviour sanitizers')
     parser.add_argument('--library', help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     again = ['--cases', str(arguments.cases), '--seed', str(arguments.seed)]

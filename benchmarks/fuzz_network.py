@@ -1,7 +1,6 @@
-"""BiLSTMs and characters: what float64 NumPy says of random ones, beside what the operators in C++ say.
+"""Random BiLSTMs and character encoders: compares the C++ operators with float64 NumPy.
 
-A derivative in a direction is the imaginary part of the function a tiny imaginary step away: exact, and by other
-arithmetic than that of the operators.
+Gradients are tested with complex-step derivatives, which are exact and use other arithmetic than the operators.
 """
 
 import numpy as np
@@ -21,7 +20,7 @@ def check_gradient(function, arrays, gradients, rng, what, tolerance=1e-5):
         function: of float64 or complex arrays, to one number.
         arrays, gradients: alike.
         rng: a NumPy random generator.
-        what: is said when one is wrong.
+        what: name of the function in error messages.
         tolerance: of the difference, relative to what it may be at most, and at least 1.
     """
     for index, (array, gradient) in enumerate(zip(arrays, gradients)):

@@ -1,7 +1,7 @@
-"""Arguments of the layer, of cells and of their operators in C++ under benchmarks/fuzz.py: right ones, and wrong ones.
+"""Fuzzing of the layer, the cells and their C++ operators for benchmarks/fuzz.py, with valid and invalid arguments.
 
-Arguments of a wrong type, rank or size have to be refused; any values are allowed. A row with nan, +inf or an
-impossible length gets nan, and all others what float64 NumPy says.
+Arguments of a wrong type, rank or size must be rejected; any values are allowed. A row with nan, +inf or an
+impossible length must get nan, and all other rows must agree with float64 NumPy.
 """
 
 import functools
@@ -185,7 +185,7 @@ class Inputs:
             return 'refused'
 
     def call_operator(self, rng):
-        """The operators themselves, one or two of their inputs misshapen: what matters is that the process lives."""
+        """Calls the operators with one or two inputs of a wrong shape; the process must not crash."""
         if rng.random() < 0.6:
             module, (name, inputs) = chain_operators, self._chain_inputs(rng)
         else:

@@ -1,4 +1,4 @@
-"""The readers under benchmarks/fuzz.py: each case reads damaged files in process."""
+"""Fuzzing of the file readers for benchmarks/fuzz.py: each case reads damaged files in the worker."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ class Readers:
     """Cases of readers.
 
     Args:
-        material: what they are made of.
+        material: the source of the files.
     """
 
     refusals = CorpusError, OptionError

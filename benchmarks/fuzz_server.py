@@ -1,4 +1,4 @@
-"""Requests to a real server under benchmarks/fuzz.py: those of its OpenAPI document, and damaged bytes of HTTP."""
+"""Fuzzing of a real server for benchmarks/fuzz.py: requests by its OpenAPI document, and damaged HTTP bytes."""
 
 import json
 import os
@@ -106,7 +106,7 @@ class Requests:
         self._check_alive()
 
     def send_bytes(self, rng):
-        """Requests with damaged bytes, some of them one after the other on a connection."""
+        """Requests with damaged bytes; some connections send several requests."""
         self.start()
         self._check([self._damaged(rng) for _ in range(CONNECTIONS)])
 

@@ -1,4 +1,4 @@
-"""Hostile text under benchmarks/fuzz.py, through every splitter; what they say is compared with what must hold."""
+"""Fuzzing of all splitters for benchmarks/fuzz.py with hostile text; results are checked against general rules."""
 
 import itertools
 import re
@@ -49,7 +49,7 @@ def piece(rng, longest):
 
 
 def hostile(rng, longest=3000):
-    """A text of such pieces, some of them with blanks between them."""
+    """Returns a text of random pieces, some separated by spaces."""
     pieces = [piece(rng, longest) for _ in range(rng.choice([1, 2, 5, 12, 30]))]
     return ''.join(part + rng.choice(['', '', ' ', ' ', rng.choice(BLANKS)]) for part in pieces)[:20 * longest]
 

@@ -1,7 +1,7 @@
-"""The process in which cases of benchmarks/fuzz.py run, one after the other, and the side that watches it.
+"""The worker process that runs the cases of benchmarks/fuzz.py, and the parent process that supervises the worker.
 
-The watching side names a case before it begins, so that a crash, a hang or too much memory is attributed to that case;
-then a new worker continues.
+The parent names each case before the case begins. So a crash, a hang or too much memory is attributed to this case, and
+a new worker continues with the next case.
 """
 
 import faulthandler
@@ -123,7 +123,7 @@ def _work(connection, folder):
         if home not in homes:
             module, name = home.split('.')
             homes[home] = getattr(importlib.import_module(module), name)(material)
-        Path('/proc/self/clear_refs').write_text('5')            # VmHWM is that of this case alone
+        Path('/proc/self/clear_refs').write_text('5')            # VmHWM belongs to this case alone
         faulthandler.dump_traceback_later(seconds, exit=True)
         connection.send(_outcome(homes[home], random.Random(seed)))
         faulthandler.cancel_dump_traceback_later()

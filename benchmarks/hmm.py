@@ -1,7 +1,8 @@
-"""Times the hidden Markov model beside hmmlearn, and beside jieba if --segment names a file: python benchmarks/hmm.py
+"""Times the hidden Markov model against hmmlearn, and with --segment FILE against jieba: python benchmarks/hmm.py
 
-Baum-Welch on 100,000 symbols of 20 kinds with 10 states, as one sequence and as a thousand, from the same start;
-both take turns, and their likelihoods are compared. hmmlearn has two ways, of which 'log' is its default.
+The task is Baum-Welch on 100,000 symbols of 20 kinds with 10 states: as one sequence, and as a thousand sequences. Both
+libraries begin with the same parameters. Their calls alternate, and their likelihoods are compared. hmmlearn has two
+implementations; 'log' is its default.
 """
 
 import argparse

@@ -1,14 +1,13 @@
-"""Times tagging beside a PyTorch tagger with the same weights: python benchmarks/infer.py --run DIR --input FILE
+"""Times tagging against a PyTorch tagger with the same weights: python benchmarks/infer.py --run DIR --input FILE
 
-Everyone gets lists of tokens and gives lists of tags: ids, sorting by length and batches are part of it, loading and
-compiling are not. The PyTorch taggers have the weights of the run, so that the tags must be the same; where they are
-not, it is said. One is the fastest that we could make, and sorts by length, too; "plain" is as one writes it first: a
-packed LSTM, pytorch-crf, 32 sentences at a time, as they come. See peer_tagger.py. Each contestant runs in a process
-of its own; they take turns, after calls that do not count: ours compiles more shapes as it has seen more text.
+Each tagger gets lists of tokens and returns lists of tags. Ids, sorting by length and batching are measured; loading
+and compiling are not. The PyTorch taggers have the weights of the run, so the tags must be equal; differences are
+reported. One PyTorch tagger is the fastest that we could write; it also sorts by length. "plain" is the usual first
+version: a packed LSTM, pytorch-crf, batches of 32 sentences in the order of the file. See peer_tagger.py. Each tagger
+runs in a separate process, and calls alternate. The first calls do not count, because ms_crf compiles more shapes.
 
-With --stream LINES it measures infer.py instead: from its start to the first tagged line, and its peak memory and
-speed on 10,000 lines and on LINES of them, which are those of the input over and over.
-
+With --stream LINES the program measures infer.py instead: the time to the first tagged line, and peak memory and speed
+with 10,000 lines and with LINES lines, which repeat the input.
 """
 
 import argparse
@@ -141,7 +140,7 @@ def main():
     parser.add_argument('--run', required=True)
     parser.add_argument('--input', required=True)
     parser.add_argument('--rounds', type=int, default=9)
-    parser.add_argument('--warm-up', type=int, default=60, help='calls of each before (default: %(default)s)')
+    parser.add_argument('--warm-up', type=int, default=60, help='warm-up calls of each tagger (default: %(default)s)')
     parser.add_argument('--stream', type=int, metavar='LINES')
     for hidden in ('graphs', 'contestant', 'leave'):
         parser.add_argument(f'--{hidden}', help=argparse.SUPPRESS)

@@ -26,7 +26,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 90                              # seconds that processes of a killed command have to end
-REFUSALS = 5                               # in a row, before a command counts as one that can't be run again
+REFUSALS = 5                               # failed runs in a row before a command counts as not repeatable
 MARK = 'MS_CRF_KILLS'                      # variable of the environment that processes of a command are known by
 SMALL = ['--word-dim', '20', '--hidden', '20', '--char-dim', '6', '--char-width', '6', '--epochs', '6', '--train',
          'train.tsv', '--dev', 'dev.tsv', '--test', 'test.tsv']
@@ -228,10 +228,10 @@ class Trial:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--kills', type=int, default=20, help='for each command (default: 20)')
+    parser.add_argument('--kills', type=int, default=20, help='kills of each command (default: 20)')
     parser.add_argument('--only', nargs='+', choices=list(COMMANDS), default=list(COMMANDS), metavar='NAME',
                         help=f'of {", ".join(COMMANDS)} (default: all)')
-    parser.add_argument('--seed', type=int, default=1, help='of the moments (default: 1)')
+    parser.add_argument('--seed', type=int, default=1, help='seed of the random moments (default: 1)')
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     status = 0

@@ -1,8 +1,8 @@
-"""Times the BiLSTM beside PyTorch's, forward and gradient: python benchmarks/lstm.py
+"""Times forward and gradient of the BiLSTM against PyTorch: python benchmarks/lstm.py
 
-All sentences of a batch are of its length, which is what suits `nn.LSTM(bidirectional=True)` over a padded batch: one
-call of oneDNN for both directions. Packed, it goes step by step. The results are compared before anything is timed;
-each contestant runs in a process of its own, and they take turns.
+All sentences of a batch have the same length, the best case for `nn.LSTM(bidirectional=True)` with a padded batch: one
+call of oneDNN for both directions. A packed batch is computed step by step. The results are compared before the timing.
+Each contestant runs in a separate process, and calls alternate.
 """
 
 import argparse
@@ -111,8 +111,8 @@ def serve(contestant):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--rounds', type=int, default=8, help='turns of each contestant (default: %(default)s)')
-    parser.add_argument('--repeats', type=int, default=20, help='calls in a turn (default: %(default)s)')
+    parser.add_argument('--rounds', type=int, default=8, help='rounds of each contestant (default: %(default)s)')
+    parser.add_argument('--repeats', type=int, default=20, help='calls in a round (default: %(default)s)')
     parser.add_argument('--contestant', choices=CONTESTANTS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.contestant:

@@ -49,7 +49,7 @@ def same(expected, found):
 
 
 class Known:
-    """Sentences, and what a `Tagger` says of each in all the ways that it is asked."""
+    """Sentences, and the results of a `Tagger` for all kinds of requests."""
 
     def __init__(self, run, path):
         tagger = Tagger.load(run)
@@ -82,7 +82,7 @@ def head(body, length=None):
 
 
 class Client:
-    """Asks over one connection after the other."""
+    """Sends requests over successive connections."""
 
     def __init__(self, server, known, seed):
         self.server, self.known, self.rng, self.counts = server, known, random.Random(seed), Counter()

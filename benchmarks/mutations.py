@@ -1,4 +1,4 @@
-"""Damage to files and values: bytes that flip, lines that move, JSON that holds what can't be."""
+"""Damages files and values: flipped bytes, moved lines, JSON with invalid values."""
 
 import copy
 import json

@@ -1,20 +1,19 @@
-"""What is learned from text of which a part is tagged, beside what else could be done with it.
+"""Measures training on partially annotated text, compared with other ways to use such text.
 
-Of the training sentences some tags are taken away: 80, 50 or 20 % of them at random, or all but the names that one
-annotator knows, half of the distinct ones, who marks these wherever they occur and says nothing of anything else. Then
-a tagger learns from what is left, in ways that differ in the training file alone:
+Tags are removed from the training sentences: 80, 50 or 20 % of the tags at random, or all names that a simulated
+annotator does not know. The annotator knows half of the distinct names, marks each of their occurrences, and marks
+nothing else. The ways differ only in the training file:
 
-    unknown         what is not tagged has the tag '?': all paths through the known tags count
-    unknown but O   of the annotator's: the same, but words in lower case and punctuation are O, unless a word with a
-                    capital or a digit stands beside them
-    as O            what is not tagged is taken for O
-    dropped         sentences of which something is not tagged are left out; of the annotator's, those without a name,
-                    and in the others what is not tagged is taken for O
+    unknown         missing tags are '?': the loss sums over all paths through the known tags
+    unknown but O   for the annotator: the same, but lower-case words and punctuation are O, unless a word with a
+                    capital or a digit is next to them
+    as O            missing tags are O
+    dropped         sentences with missing tags are removed; for the annotator, sentences without a name are removed,
+                    and missing tags in the remaining sentences are O
 
-Tags are in BIOES, so that the borders of the names that are marked are known. Dev and test are whole: dev chooses the
-best epoch and by how much the score of O is shifted, all else are the defaults. The seed also draws what is taken away.
-What is done stands in a file of JSON lines, so that the program goes on where it was stopped; it prints the table of
-what is there.
+Tags are in BIOES, so the boundaries of marked names are known. Dev and test are complete. Dev selects the best epoch
+and the shift of the score of O; all other options are defaults. The seed also draws the removed tags. Results are
+appended to a file of JSON lines. Start the program again to continue; it prints a table of all results in the file.
 
     python benchmarks/partial.py --data F --embeddings V --results partial.jsonl
 """
@@ -41,7 +40,7 @@ SCHEME = 'BIOES'
 
 
 def tasks():
-    """(what is taken away, what is done with it) of each row of the table."""
+    """Returns (removed tags, way to use the rest) of each row of the table."""
     yield WHOLE, ''
     for rate in RATES:
         for way in ('unknown', 'as O', 'dropped'):

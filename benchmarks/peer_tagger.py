@@ -1,9 +1,10 @@
-"""The tagger of the benchmarks in PyTorch, in two forms, both of the sizes of `TaggerNetwork`.
+"""The PyTorch tagger of the benchmarks, in two versions with the sizes of `TaggerNetwork`.
 
-`Packed` is what one writes first: a packed LSTM, pytorch-crf, Adam over all parameters. `Padded` is the fastest that we
-could make: each distinct word of a batch is read once; sentences of like length share a batch; two LSTMs over padded
-batches, which oneDNN runs without a stop at each step, the second over sentences that are turned round; a normaliser
-by matrix products in the log domain; and gradients and updates of only those rows of the word table that a batch has.
+`Packed` is the usual first version: a packed LSTM, pytorch-crf, Adam over all parameters. `Padded` is the fastest
+version that we could write. It reads each distinct word of a batch once, and batches have sentences of similar lengths.
+Two LSTMs run over padded batches, the second over reversed sentences, so that oneDNN does not stop at each step. The
+normalizer uses matrix products in the log domain. Only the rows of the word table in the batch get gradients and
+updates.
 """
 
 import sys
@@ -20,7 +21,7 @@ class Batch:
 
     Attributes:
         words: (F,) ids of the distinct forms' words.
-        spellings: (F, the longest of these words), at least 3.
+        spellings: (F, length of the longest word), at least 3.
         places: (length, batch), which form stands there, 0 on padding.
         lengths: (batch,).
         tags: (length, batch), 0 on padding.
@@ -48,7 +49,7 @@ class Batch:
 
 
 class Chain(nn.Module):
-    """A linear-chain CRF, length first, without a mask in its recursion: what stands behind a sentence is not read."""
+    """A linear-chain CRF, length first, without a mask in its recursion: positions after a sentence are not read."""
 
     def __init__(self, num_tags):
         super().__init__()
@@ -87,7 +88,7 @@ class Chain(nn.Module):
         paths = np.zeros(emissions.shape[:2], np.int64)
         rows, counts = rows.numpy(), lengths.numpy()
         for position in range(len(paths) - 1, -1, -1):
-            if position < len(paths) - 1:                        # behind a sentence's end its last tag stays
+            if position < len(paths) - 1:                        # after the end of a sentence its last tag is kept
                 before = history[position].numpy()[rows, tag]
                 tag = np.where(position + 1 < counts, before, tag)
             paths[position] = tag

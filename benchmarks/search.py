@@ -1,14 +1,13 @@
-"""Searches options by their scores on dev: python benchmarks/search.py --study FILE --corpus FOLDER[,VECTORS] ...
+"""Searches options with the best dev scores: python benchmarks/search.py --study FILE --corpus FOLDER[,VECTORS] ...
 
-A trial trains with some options on each of the corpora, FOLDER/train.tsv and dev.tsv, once for each seed, and its value
-is the mean of the scores of their best epochs; test files are not read. The first trial is that of the defaults (for
-tags of spans, and words that are no single characters), the next ones are chosen by Optuna from those before (a tree of
-Parzen estimators), and one that falls behind the median of the others on the way is given up. FILE is a database: a
-second start goes on where the first was stopped.
+A trial trains on FOLDER/train.tsv of each corpus, once for each seed. The value of a trial is the mean dev score of the
+best epochs; test files are not read. The first trial uses the defaults (for tags of spans, and words longer than one
+character). Optuna chooses the following trials with a tree-structured Parzen estimator, and stops trials that are worse
+than the median of the previous trials. FILE is a database; start the program again to continue the search.
 
     python benchmarks/search.py --study names.db --corpus F/wnut,V --corpus F/wikigold,V --trials 60
 
-In the end, as with --trials 0, the best trials are shown, and how much each option mattered.
+At the end, and with --trials 0, the program prints the best trials and the importance of each option.
 """
 
 import argparse
@@ -30,7 +29,7 @@ from ms_crf.training.schedules import EPOCHS, PATIENCE  # noqa: E402
 
 import optuna  # noqa: E402
 
-#: what may be chosen: a tuple of values, or a range [least, most], where 'log' for its logarithm
+#: the values of an option: a tuple of values, or a range [least, most]; 'log' searches the logarithm
 SPACE = {
     'scheme': ('BIO', 'BIOES'), 'word_rate': (0.0, 0.1, 0.3, 1.0), 'crf_rate': (1.0, 2.0, 5.0, 10.0),
     'char': ('cnn', 'lstm', 'none'), 'char_width': (26, 50, 100), 'hidden': (200, 300, 400), 'layers': (1, 2),
@@ -40,11 +39,11 @@ SPACE = {
     'optimizer': ('adam', 'adamw', 'sgd'), 'learning_rate': [0.0005, 0.02, 'log'],
     'schedule': ('constant', 'inverse', 'cosine'), 'clip': (0.0, 1.0, 5.0), 'word_dim': (50, 100, 200),
     'bigrams': (False, True), 'ngrams': (False, True), 'balance': (False, True)}
-SGD_RATE = 10                  # times the rate of Adam: what is searched is on the scale of that
+SGD_RATE = 10                  # times the rate of Adam, because the search uses the scale of Adam
 
 
 def suggested(trial, names):
-    """The options of a trial, without those that mean nothing beside the others."""
+    """Returns the options of a trial, without options that have no effect."""
     found = {}
     for name in names:
         choices = SPACE[name]
@@ -114,14 +113,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--study', required=True, metavar='FILE', help='database of the trials')
     parser.add_argument('--corpus', action='append', metavar='FOLDER[,VECTORS]', default=[])
-    parser.add_argument('--options', nargs='+', choices=SPACE, metavar='NAME', help='that are searched, of: ' +
+    parser.add_argument('--options', nargs='+', choices=SPACE, metavar='NAME', help='options to search, of: ' +
                         ', '.join(SPACE), default=[name for name in SPACE
                                                    if name not in ('word_dim', 'bigrams', 'ngrams')])
-    parser.add_argument('--further', type=json.loads, default={}, help='JSON object of options that all trainings have')
+    parser.add_argument('--further', type=json.loads, default={}, help='JSON object of options for all trainings')
     parser.add_argument('--seeds', type=int, nargs='+', default=[1])
-    parser.add_argument('--trials', type=int, default=0, help='further ones (default: none, those that are there are '
-                        'shown)')
-    parser.add_argument('--jobs', type=int, default=1, help='trials side by side, each on cores of its own')
+    parser.add_argument('--trials', type=int, default=0, help='number of further trials (default: 0, which '
+                        'shows the existing trials)')
+    parser.add_argument('--jobs', type=int, default=1, help='trials at the same time, each on separate cores')
     arguments = parser.parse_args()
     cores, free = sorted(os.sched_getaffinity(0)), queue.Queue()
     if not 1 <= arguments.jobs <= len(cores):

@@ -1,12 +1,11 @@
-"""Measures the server under load, by wrk: python benchmarks/serve.py --run DIR --input FILE
+"""Measures the server under load with wrk: python benchmarks/serve.py --run DIR --input FILE
 
-Sentences a second at saturation stand beside those of `Tagger.tag` on all sentences at once, in a process of its own;
-the two take turns. Then single sentences come at half of the rate at which the server is saturated by them, and their
-times to the answer are shown. All of it is on one machine, so that wrk takes a share of its cores, too. wrk is Debian's
-package of that name.
+Sentences per second at saturation are compared with `Tagger.tag` on all sentences at once, in a separate process; the
+measurements alternate. Then single sentences are sent at half of the saturation rate, and the response times are
+printed. Everything runs on one machine, so wrk takes a share of the cores. wrk is in the Debian package wrk.
 
-With --mixed N it sends N requests instead: valid ones of all forms, whose answers are compared with what `Tagger` says,
-hostile ones, and some that are cut off; and shows whether memory stays where it was.
+With --mixed N the program sends N requests instead: valid requests of all forms, whose answers are compared with
+`Tagger`, hostile requests, and interrupted requests. It reports whether memory stays constant.
 """
 
 import argparse
@@ -28,7 +27,7 @@ from ms_crf.formats.registry import read_corpus  # noqa: E402
 import numpy as np  # noqa: E402
 from contestants import ask, processor, start, stop  # noqa: E402
 
-#: wrk takes the bodies of a file in turn, and waits between them, if it is told to, for a random time.
+#: wrk sends the bodies of a file one after another, optionally with random pauses.
 SCRIPT = """
 local bodies, number, total = {}, 0, 0
 for line in io.lines("%s") do bodies[#bodies + 1] = line end
@@ -151,14 +150,14 @@ def rates(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--run', required=True)
-    parser.add_argument('--input', required=True, help='sentences, columns or JSON lines')
+    parser.add_argument('--input', required=True, help='file of sentences: columns or JSON lines')
     parser.add_argument('--rounds', type=int, default=5)
-    parser.add_argument('--seconds', type=int, default=10, help='of each load (default: %(default)s)')
+    parser.add_argument('--seconds', type=int, default=10, help='duration of each load (default: %(default)s)')
     parser.add_argument('--sizes', type=int, nargs='+', default=[8, 32, 128],
-                        help='sentences of a request, beside single ones (default: 8 32 128)')
+                        help='sentences per request, in addition to 1 (default: 8 32 128)')
     parser.add_argument('--raw', action='store_true', help='send raw text, which the server splits, instead of tokens')
-    parser.add_argument('--mixed', type=int, metavar='N', help='send so many requests of all kinds, and check answers')
-    parser.add_argument('--seed', type=int, default=0, help='of these')
+    parser.add_argument('--mixed', type=int, metavar='N', help='send N requests of all kinds, and check the answers')
+    parser.add_argument('--seed', type=int, default=0, help='seed of the mixed requests')
     parser.add_argument('--contestant', help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.run, arguments.input = os.path.abspath(arguments.run), os.path.abspath(arguments.input)

@@ -1,7 +1,7 @@
-"""What few sentences are worth: python benchmarks/small.py --train A --dev B --test C
+"""Measures training with few sentences: python benchmarks/small.py --train A --dev B --test C
 
-Trains on the first sentences of a corpus, with each of some settings and several seeds, one training at a time in a
-process of its own; dev and test stay whole. `--program` names another state's train.py to compare with.
+Trains on the first sentences of a corpus, with several settings and several seeds. Trainings run one at a time, each in
+a separate process; dev and test are complete. `--program` names the train.py of another version to compare with.
 """
 
 import argparse
@@ -44,11 +44,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for part in ('train', 'dev', 'test'):
         parser.add_argument(f'--{part}', default=str(ROOT / 'data' / f'{part}.tsv'), help='(default: %(default)s)')
-    parser.add_argument('--sentences', default='20,50,100,200', help='of train (default: %(default)s)')
-    parser.add_argument('--seeds', type=int, default=3, help='(default: %(default)s)')
+    parser.add_argument('--sentences', default='20,50,100,200',
+                        help='numbers of training sentences (default: %(default)s)')
+    parser.add_argument('--seeds', type=int, default=3, help='number of seeds (default: %(default)s)')
     parser.add_argument('--program', default=str(ROOT / 'train.py'), help='(default: %(default)s)')
     parser.add_argument('--settings', nargs='*', default=['', '--average 0 --patience 0'],
-                        help='options of a column each (default: %(default)s)')
+                        help='options of each table column (default: %(default)s)')
     arguments = parser.parse_args()
     files = [f'--{part}={Path(getattr(arguments, part)).absolute()}' for part in ('dev', 'test')]
     print(f'| sentences | {" | ".join(f"`{setting}`" if setting else "default" for setting in arguments.settings)} |')

@@ -1,8 +1,8 @@
-"""What a span inside a token is worth: the token widened to a name, or cut at the borders of the span.
+"""Measures two ways to handle a span inside a token: extend the span to the token, or split the token at the span.
 
-Tokens of a corpus are put together to raw text, with punctuation beside the words. Two taggers learn from it: one from
-texts with spans as they are read, which widens spans to tokens, and one from tokens that are cut at the borders of the
-spans. Both tag the test texts split at blanks, as text is that nobody has annotated.
+Tokens of a corpus are joined to raw text, with punctuation next to words. One tagger learns from texts with spans,
+which are extended to whole tokens. Another tagger learns from tokens that are split at the boundaries of spans. Both
+tag the test texts split at spaces, because unlabelled text has no spans.
 
     python benchmarks/spans.py --train train.tsv --dev dev.tsv --test test.tsv --embeddings glove.txt
 """

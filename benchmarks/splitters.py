@@ -1,9 +1,8 @@
-"""How well splitters of raw text agree with the English Web Treebank: python benchmarks/splitters.py --input dev.jsonl
+"""Scores splitters of raw text on the English Web Treebank: python benchmarks/splitters.py --input dev.jsonl
 
-Each line of the input is an object with "text", "tokens" and "sentences", the latter two as [start, end) in characters.
-A token or sentence is right if both ends are. Splitters that are not installed are left out; what is compared here
-needs: pip install spacy syntok segtok nltk pysbd uniseg blingfire tokenizers. NLTK's sentences are those of Punkt
-without a trained model.
+Each input line is an object with "text", "tokens" and "sentences"; tokens and sentences are [start, end) in characters.
+A token or sentence is correct if both ends are correct. Splitters that are not installed are skipped. Install all with:
+pip install spacy syntok segtok nltk pysbd uniseg blingfire tokenizers. NLTK uses Punkt without a trained model.
 """
 
 import argparse
@@ -21,7 +20,7 @@ from ms_crf.text.splitting import splitter_named  # noqa: E402
 
 
 def places(text, tokens, begin=0):
-    """Where tokens stand, of a library that gives strings; a token that it has changed is not found, nor counted."""
+    """Returns the offsets of tokens that a library returns as strings; changed tokens are skipped."""
     found = []
     for token in tokens:
         start = text.find(token, begin)

@@ -1,7 +1,7 @@
-"""What a step of training consists of: python benchmarks/step.py --train A --dev B --test C [--embeddings V]
+"""Times the parts of a training step: python benchmarks/step.py --train A --dev B --test C [--embeddings V]
 
-The batch is of the middle one of the lengths that are compiled. Each part is compiled and timed by itself, forward and
-gradient. Beside them stands what the products of the LSTM would take at the rate of a product of large matrices.
+The batch has the middle one of the compiled lengths. Each part is compiled and timed separately, forward and gradient.
+For comparison, the program prints the time of the LSTM's matrix products at the speed of a large matrix product.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def middle_batch(learner):
 
 
 def summed(cell, position, *inputs):
-    """A call of the sum of what a cell gives, with gradients by its weights and by one of its inputs, or by none."""
+    """Returns a call of the sum of a cell's outputs, with gradients of its weights and optionally of an input."""
     def total(*arguments):
         return cell(*arguments).sum()
 

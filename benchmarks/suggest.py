@@ -1,10 +1,10 @@
-"""What it is worth to annotate what `ms-crf suggest` suggests, beside sentences drawn at random: a simulation.
+"""Simulates active learning: annotating the suggestions of `ms-crf suggest`, compared with random sentences.
 
-A tagger learns from a few annotated sentences of a corpus, which are drawn; then more of its sentences are annotated,
-step by step: drawn, or suggested by the tagger of the step before. At each step a new tagger is trained, dev says when
-to stop, and the test score is noted. Each seed draws other sentences to begin with, the same for all ways.
+A tagger learns from a few annotated sentences, which are drawn at random. In each step more sentences are annotated:
+random sentences, or suggestions of the tagger of the previous step. Then a new tagger is trained with early stopping on
+dev, and its test score is recorded. Each seed draws other initial sentences, which are the same for all ways.
 
-What is in --folder is not done again, so that a stopped command goes on.
+Finished steps in --folder are skipped, so start the program again to continue.
 
     python benchmarks/suggest.py --train train.tsv --dev dev.tsv --test test.tsv --embeddings glove.txt --folder DIR
 """
@@ -115,10 +115,10 @@ def main():
     for part in ('train', 'dev', 'test'):
         parser.add_argument(f'--{part}', required=True, type=os.path.abspath)
     parser.add_argument('--embeddings', type=os.path.abspath)
-    parser.add_argument('--folder', required=True, type=os.path.abspath, help='for what has been done')
+    parser.add_argument('--folder', required=True, type=os.path.abspath, help='folder of finished steps')
     parser.add_argument('--seeds', type=int, default=3)
     parser.add_argument('--sizes', type=lambda text: [int(part) for part in text.split(',')],
-                        default=[100, 300, 700, 1500], help='numbers of annotated sentences, rising')
+                        default=[100, 300, 700, 1500], help='increasing numbers of annotated sentences')
     parser.add_argument('--by', type=lambda text: text.split(','),
                         default=[RANDOM, 'least-confidence', 'mnlp', 'token-entropy'])
     parsed = parser.parse_args()

@@ -1,9 +1,9 @@
-"""Times an epoch of `train.py` beside PyTorch taggers: python benchmarks/train.py --train A --dev B --test C
+"""Times an epoch of `train.py` against PyTorch taggers: python benchmarks/train.py --train A --dev B --test C
 
-One PyTorch tagger is the fastest that we could make, the other is as one writes it first: see peer_tagger.py. All
-read the same files and have the same sizes and batch size, their framework's default threads, and a first epoch that
-is not counted. Each runs in a process of its own; they take turns, an epoch each. Their losses can't be compared, for
-they draw their own random numbers; beside the seconds stands what each has learned.
+One PyTorch tagger is the fastest that we could write, the other is the usual first version; see peer_tagger.py. All
+taggers have the same files, sizes and batch size, the default threads of their framework, and a first epoch that does
+not count. Each tagger runs in a separate process, and epochs alternate. Losses are not comparable, because random
+numbers differ; the table also shows the score that each tagger has reached.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def main():
         parser.add_argument(f'--{part}', required=True)
     parser.add_argument('--embeddings', default='')
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--rounds', type=int, default=5, help='epochs of each that count (default: %(default)s)')
+    parser.add_argument('--rounds', type=int, default=5, help='measured epochs of each tagger (default: %(default)s)')
     parser.add_argument('--contestant', choices=CONTESTANTS, help=argparse.SUPPRESS)
     parser.add_argument('--save', help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -102,7 +102,7 @@ def main():
                 results[name].append(ask(process, 'epoch'))
                 time.sleep(0.2)                  # until the threads of this one have stopped spinning
         stop(processes)
-    print(f'{processor()}, {os.cpu_count()} cores; {arguments.rounds} epochs each, in turns\n')
+    print(f'{processor()}, {os.cpu_count()} cores; {arguments.rounds} epochs each, alternating\n')
     print('| | s/epoch, median (least–most) | best dev | its test |\n|---|---|---|---|')
     for name, rows in results.items():
         seconds, dev, test = np.array(rows).T

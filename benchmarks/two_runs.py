@@ -1,7 +1,7 @@
-"""Times tagging with two runs in turns: python benchmarks/two_runs.py RUN OTHER --input FILE
+"""Times tagging with two runs, alternating: python benchmarks/two_runs.py RUN OTHER --input FILE
 
-Both get the sentences of FILE as lists of tokens at once, and give tags without confidences; loading and compiling do
-not count. The first calls of each do not count either: more shapes are compiled as more text has been seen.
+Both taggers get all sentences of FILE as lists of tokens and return tags without confidences. Loading and compiling do
+not count. The first calls do not count either, because new shapes are compiled.
 """
 
 import argparse

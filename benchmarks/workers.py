@@ -1,12 +1,13 @@
-"""Times training in several processes: python benchmarks/workers.py --train FILE --dev FILE [options of train.py]
+"""Times distributed training: python benchmarks/workers.py --train FILE --dev FILE [options of train.py]
 
-Seconds of a step with one process and with more (--counts), each in a training of its own, in turns; the bytes that a
-step adds up over the workers, and the time that this takes by itself. Steps that compile are not counted.
+Measures the seconds of a step with one and more processes (--counts), in separate, alternating trainings. It also
+measures the number of bytes that a step sums over the workers, and the time of this sum alone. Steps that compile do
+not count.
 
-From bytes and bandwidth it says what a step would take on 8, 64 and 512 machines, on paper: each has a share of the
-batch and the processors of this one, and gradients go round a ring of machines, so that each sends and receives
-2 (N - 1) / N times their bytes at --bandwidth, with --latency for each of the 2 (N - 1) messages. What all of them do
-alike (the update, the characters of the batch, planning it) does not become less.
+From bytes and bandwidth the program estimates the time of a step on 8, 64 and 512 machines. Each machine has a share of
+the batch and the processors of this machine. Gradients go round a ring of machines: each machine sends and receives 2
+(N - 1) / N times the bytes at --bandwidth, with --latency for each of the 2 (N - 1) messages. Work that every machine
+repeats (the update, the characters of the batch, the planning) does not shrink.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from ms_crf.training import workers
 import mindspore as ms
 import numpy as np
 ms.set_device('CPU')
-found = workers.meet()
+found = workers.join()
 if not workers.is_scheduler():
     add_up = workers.compiled_sum()
     numbers = ms.Tensor(np.ones({count}, np.float32))
@@ -81,11 +82,12 @@ def seconds_of_sum(count, workers, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--counts', type=int, nargs='+', default=[1, 2], metavar='N', help='processes (default: 1 2)')
+    parser.add_argument('--counts', type=int, nargs='+', default=[1, 2], metavar='N',
+                        help='numbers of processes (default: 1 2)')
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--epochs', type=int, default=4)
-    parser.add_argument('--bandwidth', type=float, default=10.0, help='of each machine, Gbit/s (default: %(default)s)')
-    parser.add_argument('--latency', type=float, default=50.0, help='microseconds a message (default: %(default)s)')
+    parser.add_argument('--bandwidth', type=float, default=10.0, help='Gbit/s of each machine (default: %(default)s)')
+    parser.add_argument('--latency', type=float, default=50.0, help='microseconds per message (default: %(default)s)')
     known, arguments = parser.parse_known_args()
     arguments += ['--epochs', str(known.epochs), '--patience', '0']
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +98,7 @@ def main():
                 seconds[workers] += seconds_of_epochs(arguments, workers, folder)
         sums = {workers: seconds_of_sum(count, workers, folder) for workers in known.counts if workers > 1}
     print(f'{processor()}, {os.cpu_count()} cores; {steps} steps an epoch, {4 * count / 1e6:.2f} MB added up in each\n')
-    print('| processes | ms a step, median (least–most) | of them adding up, measured by itself |\n|---|---|---|')
+    print('| processes | ms a step, median (least–most) | summing over the workers, measured alone |\n|---|---|---|')
     for workers, values in seconds.items():
         each = [1000 * value / steps for value in values]
         added = f'{1000 * sums[workers]:.1f}' if workers in sums else '–'

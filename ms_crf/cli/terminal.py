@@ -96,9 +96,9 @@ class TrainingTerminal(TrainingLines):
 
     def ask_to_stop(self, *_: object) -> None:
         """Signal handler that stops the training after the current step; a second signal ends the process at once."""
-        if self.asked_to_stop:
+        if self.stop_requested:
             console.leave()
-        self.asked_to_stop = True
+        self.stop_requested = True
 
 
 def trainings(output: TextIO) -> Children:

@@ -15,7 +15,7 @@ from ms_crf.formats.registry import without_columns
 from ms_crf.runs.arguments import TrainArguments
 from ms_crf.runs.directory import PathExists
 from ms_crf.runs.options import Options
-from ms_crf.training.train import Trained, named_options, new_options
+from ms_crf.training.train import TrainingResult, named_options, new_options
 from ms_crf.training.watchers import Stopped, WorkersDied
 
 
@@ -77,7 +77,7 @@ def _train_seeds(named: Mapping[str, Any]) -> int:
     return 0
 
 
-def _report(watcher: TrainingTerminal, done: Trained) -> None:
+def _report(watcher: TrainingTerminal, done: TrainingResult) -> None:
     part = 'test' if 'test' in done.scores else 'dev'
     watcher.say('')
     watcher.say(f'best epoch {done.scores["best_epoch"]}, on {part}:' if done.scores['epochs'] else f'on {part}:')

@@ -1,4 +1,4 @@
-"""Layer 10: several trainings at once: seeds, folds and comparisons.
+"""Layer 10: several trainings: seeds, cross-validation and comparisons of models.
 
-It knows trainings and taggers, and of kinds of model only what all of them offer.
+The folder knows trainings, taggers and the protocols in `models/base`, and no model type by name.
 """

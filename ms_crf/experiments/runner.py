@@ -1,6 +1,6 @@
-"""Trainings in processes of their own, one after another or side by side, that end in order when they are stopped.
+"""Runs trainings in child processes, one after another or several at the same time; prints tables of their results.
 
-Tables of the results are here, too.
+A stop request is forwarded to the trainings, so that they save their state.
 """
 
 import functools
@@ -23,18 +23,18 @@ from ms_crf.native import library
 from ms_crf.runs.options import dashed
 
 Value = str | int | float | bool | None
-_SECONDS = 0.05                # between two looks at whether a process has ended
-_SECONDS_LEFT = 5.0            # for the rest of what a process has written
+_SECONDS = 0.05                # interval of checking whether a process has ended
+_SECONDS_LEFT = 5.0            # time to read the remaining output of a process
 
 
 @dataclass(frozen=True)
 class Children:
-    """How trainings are started in processes of their own, and where their output goes.
+    """How to start child processes for trainings, and where to write their output.
 
     Attributes:
-        command: makes the command line of such a process from the arguments of `train`.
-        output, errors: the streams for standard output and standard error of the processes; None for the watcher, which
-            receives them line by line.
+        command: function that returns the command line of a child process for command-line arguments of `train`.
+        output, errors: streams for standard output and standard error of the child processes; None sends the lines to
+            the watcher.
     """
 
     command: Callable[..., list[str]] = functools.partial(processes.module_command, 'ms_crf', 'train', attached=True)
@@ -47,14 +47,14 @@ class PlannedRun:
     """A run of an experiment.
 
     Attributes:
-        label: what the watcher receives when the training begins, such as 'crf, seed 1 of 3'.
+        label: the line that the watcher receives when the training begins, such as 'crf, seed 1 of 3'.
         folder: the run directory.
-        arguments: of `train`, by name.
-        model: its name in a comparison.
-        seed: of the training.
-        fold: of a cross-validation, from 1.
-        gently: whether the training saves its state when it is stopped.
-        seconds: how long the training took, once it has ended.
+        arguments: arguments of `train` by name.
+        model: name of the model in a comparison.
+        seed: seed of the training.
+        fold: number of the fold in a cross-validation, from 1.
+        gently: whether a stop request lets the training save its state.
+        seconds: duration of the training, after it has ended.
     """
 
     label: str
@@ -77,22 +77,22 @@ def options_of(arguments: Mapping[str, Value]) -> Iterator[str]:
 
 
 def prepare(device: str, watcher: Watcher) -> str:
-    """Chooses the device of trainings, compiles the operators for the CPU, and returns the name of the device."""
+    """Chooses the device of the trainings, compiles C++ operators for the CPU, and returns the name of the device."""
     device = choose_device(device, watcher)
     library.prepare(device, watcher)
     return device
 
 
-class _Process:
-    """The process of a training.
+class _TrainingProcess:
+    """The child process of a training.
 
-    The process has a session of its own, so that Ctrl-C reaches it only through this process, once.
+    The child process runs in a separate session, so that it receives Ctrl-C only from this process.
 
     Args:
-        run: of the training.
-        children: how it is started.
+        run: the run to train.
+        children: how to start the process.
         watcher: receives the label of the run.
-        shared: whether other trainings run at the same time: each line then begins with the label.
+        shared: whether other trainings run at the same time; each line of output then begins with the label.
     """
 
     def __init__(self, run: PlannedRun, children: Children, watcher: Watcher, shared: bool) -> None:
@@ -100,7 +100,7 @@ class _Process:
         self.run, self.watcher, self.fault, self._stops = run, watcher, run.label, 0
         targets = children.output, children.errors
         output, errors = (PIPE if shared or target is None else target for target in targets)
-        self._began = time.perf_counter()
+        self._started = time.perf_counter()
         self.popen = processes.start(children.command(*options_of(run.arguments)), stdout=output, stderr=errors)
         self._readers = [threading.Thread(target=self._pass_on, args=(stream, target), daemon=True)
                          for stream, target in zip((self.popen.stdout, self.popen.stderr), targets) if stream]
@@ -113,7 +113,7 @@ class _Process:
                 text = f'{self.run.label}: {visible(line.decode("utf-8", "replace").rstrip())}'
                 if stream is self.popen.stderr:
                     self.fault = text
-                with suppress(Exception):        # nobody reads it; the training is worth more than its output
+                with suppress(Exception):        # if the output is closed, the training continues
                     if target is None:
                         self.watcher.say(text)
                     else:
@@ -121,30 +121,30 @@ class _Process:
                         target.flush()
 
     def stop(self, times: int) -> None:
-        """Stops the process unless it has been stopped as often: the first time as gently as possible."""
+        """Stops the process at stop request number `times`: the first lets it save its state, the second kills it."""
         if self._stops < times:
             self._stops = times
             self.popen.send_signal(signal.SIGTERM if self.run.gently and times == 1 else signal.SIGKILL)
 
     def status(self) -> int | None:
-        """Returns the exit status; None as long as the process runs."""
+        """Returns the exit status, or None while the process runs."""
         status = self.popen.poll()
         if status is not None:
-            self.run.seconds = time.perf_counter() - self._began
+            self.run.seconds = time.perf_counter() - self._started
             for reader in self._readers:
-                reader.join(_SECONDS_LEFT)       # a process that it left behind may hold the pipe
+                reader.join(_SECONDS_LEFT)       # with a limit: a child of the process may still hold the pipe
         return status
 
 
 def run_all(runs: Sequence[PlannedRun], jobs: int, kept: str, children: Children | None, watcher: Watcher) -> None:
-    """Runs trainings to their ends; if one of them fails, the others are stopped and no further one is started.
+    """Runs trainings. If a training fails, running trainings are stopped and no further training starts.
 
     Args:
-        runs: in the order in which they begin.
-        jobs: how many run at a time.
-        kept: what becomes of the other trainings if one of them fails, the end of the message.
-        children: how the processes are started, and where their output goes; None for the default.
-        watcher: receives the label of each run that begins.
+        runs: the runs in the order in which they start.
+        jobs: number of trainings at the same time.
+        kept: end of the error message of a failed training: what remains of the finished runs.
+        children: how to start the processes, and where to write their output; None for the default.
+        watcher: receives the label of each run that starts.
 
     Raises:
         OptionError: a training failed.
@@ -152,8 +152,8 @@ def run_all(runs: Sequence[PlannedRun], jobs: int, kept: str, children: Children
     """
     children = children or Children()
     waiting, shared = list(runs), jobs > 1 and len(runs) > 1
-    running: list[_Process] = []
-    stops, fault = 0, ''                         # signals that have come; of the first training that has failed
+    running: list[_TrainingProcess] = []
+    stops, fault = 0, ''                         # number of stop signals; error of the first failed training
 
     def stop(*_: object) -> None:
         nonlocal stops
@@ -165,12 +165,12 @@ def run_all(runs: Sequence[PlannedRun], jobs: int, kept: str, children: Children
         try:
             while running or (waiting and not stops and not fault):
                 while waiting and len(running) < jobs and not stops and not fault:
-                    running.append(_Process(waiting.pop(0), children, watcher, shared))
+                    running.append(_TrainingProcess(waiting.pop(0), children, watcher, shared))
                 for process in list(running):
                     status = process.status()
                     if status is not None:
                         running.remove(process)
-                    elif stops or fault:         # perhaps since before the process began
+                    elif stops or fault:         # the signal may be older than the process
                         process.stop(max(stops, 1))
                     if status == processes.INTERRUPTED:
                         stops = max(stops, 1)
@@ -179,7 +179,7 @@ def run_all(runs: Sequence[PlannedRun], jobs: int, kept: str, children: Children
                         fault = f'{ended}, see above' if children.errors is not None else f'{ended}: {process.fault}'
                 time.sleep(_SECONDS)
         finally:
-            for process in running:              # after an exception only
+            for process in running:              # only after an exception
                 process.popen.kill()
                 process.popen.wait()
     if fault:
@@ -188,17 +188,17 @@ def run_all(runs: Sequence[PlannedRun], jobs: int, kept: str, children: Children
         raise KeyboardInterrupt
 
 
-#: rates and their heads
+#: rates and their column headers
 RATES = {'precision': 'P', 'recall': 'R', 'f1': 'F1', 'accuracy': 'accuracy'}
 
 
-def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table in Markdown, without a line end after its last row."""
-    first, *others = (f'| {" | ".join(row)} |' for row in (heads, *rows))
-    return '\n'.join([first, '|---' * len(heads) + '|', *others])
+def markdown(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table in Markdown, without a newline after the last row."""
+    first, *others = (f'| {" | ".join(row)} |' for row in (headers, *rows))
+    return '\n'.join([first, '|---' * len(headers) + '|', *others])
 
 
 def mean_and_deviation(shares: Sequence[float]) -> str:
-    """Returns the mean of shares in percent and, if there are several, their standard deviation: '55.00 ± 7.07'."""
+    """Returns the mean of shares in percent, with the standard deviation of several shares: '55.00 ± 7.07'."""
     deviation = f' ± {100 * statistics.stdev(shares):.2f}' if len(shares) > 1 else ''
     return f'{100 * statistics.mean(shares):.2f}{deviation}'

@@ -1,4 +1,4 @@
-"""Layer 10: what is said of a run: figures of a tagged file, pictures of them, and the page that holds both.
+"""Layer 10: evaluation of tagged files, and reports of runs as HTML pages with figures and plots.
 
-It knows runs, taggers and text, and of kinds of model only what all decoders offer.
+The folder knows runs, taggers, text and the protocols in `models/base`, and no model type by name.
 """

@@ -1,4 +1,4 @@
-"""What a model says of tagged sentences, beside what is right, and the scores of it."""
+"""Evaluates a model on tagged sentences: scores, scores by type, and confidence intervals."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ import numpy as np
 
 
 class Evaluation:
-    """Sentences, their gold tags, and those that a model gives them.
+    """Sentences with gold and predicted tags, and their scores.
 
     Args:
-        tokens: of each sentence.
-        gold, predicted: the tags of each sentence, in the scheme in which they are compared; gold ones may be open.
-        scheme: that scheme.
-        tagged: what the tagger gave.
-        resamples, seed: of the intervals; see `ms_crf.text.bootstrap`.
-        raw_correct: the number of tokens whose tag is right if no tag is converted; None if none was.
+        tokens: the tokens of each sentence.
+        gold, predicted: the tags of each sentence, converted to one scheme; gold tags can be unknown.
+        scheme: the scheme of `gold` and `predicted`.
+        tagged: the results of the tagger.
+        resamples, seed: number of resamples and seed of the intervals; see `ms_crf.text.bootstrap`.
+        raw_correct: number of tokens with a correct tag before the conversion; None if no tag was converted.
     """
 
     def __init__(self, tokens: Sequence[list[str]], gold: Sequence[list[str]], predicted: Sequence[list[str]],
@@ -44,68 +44,68 @@ class Evaluation:
         self.raw_correct = raw_correct
         self.tokens, self.gold, self.predicted, self.tagged = tokens, gold, predicted, tagged
         self.scheme, self.resamples, self.seed = scheme, resamples, seed
-        self.source: dict[str, str] = {}         # the model and the file, if the command line named them
+        self.source: dict[str, str] = {}         # the paths of model and file, if `evaluate` created this object
 
     @property
     def plain(self) -> bool:
-        """Whether tags stand for tokens, not for spans."""
+        """Whether the tags are plain tags, without spans."""
         return self.scheme == PLAIN
 
     @cached_property
     def sentence_scores(self) -> list[Score]:
-        """The score of each sentence by itself."""
+        """The score of each sentence."""
         return [score([gold], [predicted], self.scheme) for gold, predicted in zip(self.gold, self.predicted)]
 
     @cached_property
     def score(self) -> Score:
-        """That of all sentences: the one that training and tagging print."""
+        """The score of all sentences, which training and tagging print."""
         return total(self.sentence_scores)._replace(raw_correct=self.raw_correct)
 
     @cached_property
     def types(self) -> list[str]:
-        """Of the spans that are gold or predicted, or plain tags."""
-        found = {*self.score.by_type}
-        if self.unjudged:                        # there may be judged tokens in spans that do not count
-            judged = {tags for pair in zip(self.gold, self.predicted) for tags in zip(*pair) if OPEN not in tags[0]}
-            found |= {kind for tags in judged for tag in tags if (kind := self.type_of(tag)) is not None}
-        return sorted(found)
+        """The types of all gold and predicted spans, or the plain tags, sorted."""
+        types = {*self.score.by_type}
+        if self.unannotated:                     # annotated tokens can be in spans that do not count
+            annotated = {tags for pair in zip(self.gold, self.predicted) for tags in zip(*pair) if OPEN not in tags[0]}
+            types |= {kind for tags in annotated for tag in tags if (kind := self.type_of(tag)) is not None}
+        return sorted(types)
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """(sentences, types, 3): correct, predicted and gold spans."""
+        """Numbers of correct, predicted and gold spans, (sentences, types, 3)."""
         return counts_of(self.sentence_scores, self.types)
 
     @cached_property
     def token_counts(self) -> np.ndarray:
-        """(sentences, types, 3): tokens that are in spans of a type, rightly, predicted so, and gold."""
-        places = {kind: place for place, kind in enumerate(self.types)}
+        """Numbers of tokens in correct, predicted and gold spans of a type, (sentences, types, 3)."""
+        columns = {kind: column for column, kind in enumerate(self.types)}
         counts = np.zeros((len(self.gold), len(self.types), 3), np.int64)
         for row, pair in enumerate(zip(self.gold, self.predicted)):
-            judged = [tags for tags in zip(*pair) if OPEN not in tags[0]]
-            for (one, other), times in Counter(tuple(map(self.type_of, tags)) for tags in judged).items():
-                if one is not None:
-                    counts[row, places[one], bootstrap.GOLD] += times
-                if other is not None:
-                    counts[row, places[other], bootstrap.PREDICTED] += times
-                    counts[row, places[other], bootstrap.CORRECT] += times * (one == other)
+            annotated = [tags for tags in zip(*pair) if OPEN not in tags[0]]
+            for (gold, predicted), count in Counter(tuple(map(self.type_of, tags)) for tags in annotated).items():
+                if gold is not None:
+                    counts[row, columns[gold], bootstrap.GOLD] += count
+                if predicted is not None:
+                    counts[row, columns[predicted], bootstrap.PREDICTED] += count
+                    counts[row, columns[predicted], bootstrap.CORRECT] += count * (gold == predicted)
         return counts
 
     def type_of(self, tag: str) -> str | None:
-        """The type of the span that a tag is in, None outside; a plain tag is its own type."""
+        """Returns the type of a tag of a span, None for O, and a plain tag itself."""
         return tag if self.plain else None if tag == 'O' else split_tag(tag)[1]
 
     @cached_property
     def spans(self) -> list[tuple[list[SpanTuple], list[SpanTuple]]]:
-        """Of each sentence the gold spans and the predicted ones, those that count; of plain tags each token."""
+        """The gold and predicted spans of each sentence that count; for plain tags one span for each token."""
         return [compared_spans(gold, predicted, self.scheme) for gold, predicted in zip(self.gold, self.predicted)]
 
     @cached_property
-    def unjudged(self) -> int:
-        """How many tokens do not count because nobody has judged them."""
+    def unannotated(self) -> int:
+        """The number of tokens without a gold tag, which do not count."""
         return sum(OPEN in tag for tags in self.gold for tag in tags)
 
     def intervals(self, counts: np.ndarray) -> tuple[Interval | None, dict[str, Interval | None]]:
-        """Intervals of F1, of all types together and of each.
+        """Returns the confidence intervals of F1: of all types together, and of each type.
 
         Args:
             counts: `counts` or `token_counts`.
@@ -114,20 +114,20 @@ class Evaluation:
             return None, {}
         sums = resampled(counts, self.resamples, self.seed)                         # (resamples, types, 3)
         by_type = f1_of(sums)
-        return interval_of(f1_of(sums.sum(1))), {kind: interval_of(by_type[:, place])
-                                                 for place, kind in enumerate(self.types)}
+        return interval_of(f1_of(sums.sum(1))), {kind: interval_of(by_type[:, column])
+                                                 for column, kind in enumerate(self.types)}
 
     @cached_property
     def accuracy_interval(self) -> Interval | None:
-        """Of the share of tokens whose tag is right."""
-        pairs = np.array([(one.correct_tokens, one.tokens) for one in self.sentence_scores])
+        """The confidence interval of the accuracy of tags."""
+        pairs = np.array([(each.correct_tokens, each.tokens) for each in self.sentence_scores])
         sums = resampled(pairs, self.resamples, self.seed)
         return interval_of(sums[:, 0] / np.where(sums[:, 1] > 0, sums[:, 1], np.nan))
 
     def to_json(self) -> dict[str, Any]:
-        """All figures."""
+        """Returns all figures, as `--json` writes them."""
         record: dict[str, Any] = {
-            **self.source, 'sentences': len(self.tokens), 'tokens': self.score.tokens, 'unjudged': self.unjudged,
+            **self.source, 'sentences': len(self.tokens), 'tokens': self.score.tokens, 'unjudged': self.unannotated,
             'scheme': self.scheme,
             'bootstrap': {'resamples': self.resamples, 'seed': self.seed, 'level': bootstrap.LEVEL},
             'exact': self._rates(self.counts),
@@ -138,7 +138,7 @@ class Evaluation:
         return record
 
     def rows(self, counts: np.ndarray) -> list[tuple[str, SpanScore, Interval | None]]:
-        """The scores of all spans together, called 'overall', and of each type, with the intervals of F1.
+        """Returns a row (name, scores, interval of F1) for all types together ('overall') and for each type.
 
         Args:
             counts: `counts` or `token_counts`.
@@ -153,7 +153,7 @@ class Evaluation:
 
 
 def rates(spans: SpanScore, interval: Interval | None) -> dict[str, Any]:
-    """Counts of spans and what follows from them, as JSON."""
+    """Returns the scores and counts of spans, as JSON."""
     return {'precision': spans.precision, 'recall': spans.recall, 'f1': spans.f1, 'f1_interval': interval,
             'support': spans.gold, 'predicted': spans.predicted, 'correct': spans.correct}
 
@@ -165,62 +165,62 @@ def evaluate(input: PathLike, *, run: PathLike | None = None, mindir: PathLike |
     """Scores a model on tagged sentences.
 
     Args:
-        input: file of the sentences: columns, or JSON lines (.jsonl).
-        run: run directory; by default the newest in runs/.
-        mindir: exported graph, in place of a run.
-        columns: columns of the token and of the tag, from 0, or from -1 backwards.
-        unknown_tag: the tag of tokens that nobody has judged; by default as the model was trained.
-        resamples, seed: of the intervals; see `ms_crf.text.bootstrap`.
+        input: file of tagged sentences: columns, or JSON lines (.jsonl).
+        run: run directory; by default the newest run in runs/.
+        mindir: exported graph, instead of a run.
+        columns: indices of the token column and the tag column; negative indices count from the last column.
+        unknown_tag: the tag of tokens that are not annotated; by default as in the training.
+        resamples, seed: number of resamples and seed of the intervals; see `ms_crf.text.bootstrap`.
         json: file to write all figures to.
-        plugin: Python file that registers kinds of model.
+        plugin: Python file that registers model types.
         device: 'auto', 'CPU', 'GPU' or 'Ascend'.
-        watcher: is told what is found out about the device.
+        watcher: receives messages about the device.
 
     Returns:
         The scores: `score.spans.f1`, `score.accuracy`, and all figures as `to_json()`.
 
     Raises:
-        OptionError: an argument can't be, or has no effect beside the others.
-        CorpusError: a file has a fault.
+        OptionError: an argument is invalid, or has no effect with the other arguments.
+        CorpusError: a file is invalid.
 
     Example:
         >>> from ms_crf.api import evaluate
-        >>> found = evaluate('data/test.tsv', run='runs/sample')  # doctest: +SKIP
-        >>> round(found.score.spans.f1, 4)                        # doctest: +SKIP
+        >>> evaluation = evaluate('data/test.tsv', run='runs/sample')  # doctest: +SKIP
+        >>> round(evaluation.score.spans.f1, 4)                        # doctest: +SKIP
         0.9931
     """
-    given = EvaluateArguments.from_call(locals())
-    if given.plugin:
-        run_plugin(given.plugin)
-    if given.json:
-        records.check_output(given.json, given.input)
-    path = given.mindir or given.run or records.newest('runs')
+    arguments = EvaluateArguments.from_call(locals())
+    if arguments.plugin:
+        run_plugin(arguments.plugin)
+    if arguments.json:
+        records.check_output(arguments.json, arguments.input)
+    path = arguments.mindir or arguments.run or records.newest('runs')
     model = open_model(path)
-    device_for(given.device, model, watcher=watcher)
+    device_for(arguments.device, model, watcher=watcher)
     tagger = Tagger.load(model)
-    mark = model.unknown_tag if given.unknown_tag is None else given.unknown_tag
-    sentences = read_corpus(given.input, given.pair, tagger.splitter, mark=mark)
-    check_annotated(given.input, sentences)
-    found = compared(tagger, sentences, given.input, False, given.resamples, given.seed)
-    found.source = {'model': str(path), 'input': given.input}
-    if given.json:
-        files.write_json(given.json, found.to_json())
-    return found
+    mark = model.unknown_tag if arguments.unknown_tag is None else arguments.unknown_tag
+    sentences = read_corpus(arguments.input, arguments.pair, tagger.splitter, mark=mark)
+    check_annotated(arguments.input, sentences)
+    evaluation = evaluate_sentences(tagger, sentences, arguments.input, False, arguments.resamples, arguments.seed)
+    evaluation.source = {'model': str(path), 'input': arguments.input}
+    if arguments.json:
+        files.write_json(arguments.json, evaluation.to_json())
+    return evaluation
 
 
-def compared(tagger: Tagger, sentences: Sequence[Sentence], path: PathLike, confidence: bool = False,
+def evaluate_sentences(tagger: Tagger, sentences: Sequence[Sentence], path: PathLike, confidence: bool = False,
              resamples: int = bootstrap.RESAMPLES, seed: int = bootstrap.SEED) -> Evaluation:
-    """Tags sentences and sets what comes out beside their own tags.
+    """Tags sentences and returns the evaluation against their gold tags.
 
     Args:
-        tagger: of the model.
-        sentences: with their gold tags.
-        path: the file that they are from, for messages.
-        confidence: whether confidences are wanted.
-        resamples, seed: of the intervals.
+        tagger: the tagger of the model.
+        sentences: sentences with gold tags.
+        path: the file of the sentences, for messages.
+        confidence: whether to compute confidences.
+        resamples, seed: number of resamples and seed of the intervals.
 
     Raises:
-        CorpusError: the tags are not of the model's kind, or the model can't take a sentence.
+        CorpusError: the gold tags do not fit the model (spans or plain tags), or the model cannot tag a sentence.
     """
     tokens = [sentence.tokens for sentence in sentences]
     try:
@@ -228,7 +228,7 @@ def compared(tagger: Tagger, sentences: Sequence[Sentence], path: PathLike, conf
     except SentenceError as error:
         raise CorpusError(path, sentences[error.index].line, error.reason) from None
     scores = Scores(tagger.file_scheme, tagger.scheme, path)
-    raw, tags = [sentence.tags for sentence in sentences], [one.tags for one in tagged]
+    raw, tags = [sentence.tags for sentence in sentences], [result.tags for result in tagged]
     gold, predicted = scores.compared([sentence.line for sentence in sentences], raw, tags)
     return Evaluation(tokens, gold, predicted, scoring_scheme(tagger.file_scheme), tagged, resamples, seed,
                       None if tagger.file_scheme == tagger.scheme else equal_tags(raw, tags, gold))

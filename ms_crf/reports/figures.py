@@ -1,4 +1,4 @@
-"""All figures of one run's report: what its directory holds, and what it makes of a tagged file."""
+"""Computes the figures of a run for a report, from its run directory and a tagged file."""
 
 import os
 import shlex
@@ -14,8 +14,8 @@ from ms_crf.formats.registry import read_corpus
 from ms_crf.models.base import kind_of_run
 from ms_crf.models.chains import NOTHING, Chain, ChainDecoder, FittedTemperature, TemperedDecoder, fit_temperature
 from ms_crf.reports import analysis
-from ms_crf.reports.analysis import Confusion, Mistake, Part, Reliability, confusion, mistakes, reliabilities
-from ms_crf.reports.evaluation import Evaluation, compared
+from ms_crf.reports.analysis import Confusion, Group, Mistake, Reliability, confusion, mistakes, reliabilities
+from ms_crf.reports.evaluation import Evaluation, evaluate_sentences
 from ms_crf.runs import checksums, records
 from ms_crf.runs.options import Options, dashed
 from ms_crf.runs.run import SavedRun
@@ -25,72 +25,73 @@ from ms_crf.text.schemes import PLAIN
 from ms_crf.text.sentence import Sentence
 
 
-class Input(NamedTuple):
+class ReportInput(NamedTuple):
     """The tagged sentences of a report."""
 
     path: str
-    parts: list[str]               # 'train', 'dev' and 'test', as far as the run names this file so
+    parts: list[str]               # 'train', 'dev', 'test': the roles of this file in the training
     sentences: list[Sentence]
 
     @property
     def part(self) -> str | None:
-        """What the file is to the run: 'test', or else 'dev'."""
+        """The role of the file in the training: 'test', 'dev' or None."""
         return next((part for part in ('test', 'dev') if part in self.parts), None)
 
 
-class Believable(NamedTuple):
-    """How far the confidences of 'tags' and 'entities' can be believed, and why no temperature was fitted, if so."""
+class Calibration(NamedTuple):
+    """The calibration of the confidences of 'tags' and 'entities', with and without a temperature."""
 
-    before: dict[str, Reliability]           # as they are
-    after: dict[str, Reliability] = {}       # under the temperature
+    before: dict[str, Reliability]           # without a temperature
+    after: dict[str, Reliability] = {}       # with the fitted temperature
     fit: FittedTemperature | None = None
-    why_not: str = ''
+    why_not: str = ''                        # reason for a missing temperature
 
 
 @dataclass
 class RunFigures:
-    """A run, and what it makes of a file.
+    """The figures of a run on a file.
 
     Attributes:
-        path, options, metrics: what its directory holds.
-        in_epochs: whether its kind of model is trained in epochs.
-        tags, of_characters: of the model.
-        chain: what its paths get beside the scores of tags; None if it has no such scores to show.
-        evaluation: of the file.
-        believable: None if the model gives no confidences.
-        parts: by their subject, scores of parts of the entities, or why there are none.
-        mistakes, wrong: the worst of the wrong sentences, and how many there are.
-        seconds: that tagging the file took, everything compiled.
+        path, options, metrics: path, options and metrics of the run directory.
+        in_epochs: whether the model type is trained in epochs.
+        tags, of_characters: the tags of the model, and whether its tokens are characters.
+        chain: transition, start and end scores; None if the model has no such scores.
+        evaluation: the scores on the file.
+        calibration: calibration of the confidences; None if the model has no confidences.
+        confusion: the confusion matrix.
+        groups: by name of a grouping, the scores of its groups, or a sentence that says why there are no scores.
+        mistakes, wrong: the sentences of the error list, and the number of all sentences with mistakes.
+        seconds: duration of tagging the file with compiled graphs.
     """
 
     path: str
     in_epochs: bool
     options: Options
     metrics: list[dict[str, Any]]
-    tags: list[str]                          # of the chain
+    tags: list[str]
     of_characters: bool
     chain: Chain | None
     evaluation: Evaluation
-    believable: Believable | None
+    calibration: Calibration | None
     confusion: Confusion
-    parts: dict[str, list[Part] | str]
+    groups: dict[str, list[Group] | str]
     mistakes: list[Mistake]
     wrong: int
     seconds: float
 
     @property
     def shown_options(self) -> list[tuple[str, str]]:
-        """All options by their names on the command line."""
+        """All options with their command-line names, as text."""
         return [(dashed(name), 'none' if value is None else str(value))
                 for name, value in self.options.to_json().items()]
 
     @property
     def command(self) -> str:
-        """The command that makes such a run on such text; options at their defaults are left away."""
+        """The command that trains such a run; options with default values are omitted."""
         defaults = Options(embeddings=self.options.embeddings).settled(self.of_characters)
         words = ['ms-crf', 'train']
         for name, value in self.options.to_json().items():
-            # The default of test is no file, unless train is at its own.
+            # Paths are always shown: the defaults of dev and test depend on train.
             named = name in ('train', 'dev', 'test', 'save', 'embeddings')
             if not named and (value == getattr(defaults, name) or self.options.idle(name)):
                 continue
@@ -101,18 +102,18 @@ class RunFigures:
         return shlex.join(words)
 
 
-def input_of(run: SavedRun, path: str | None, columns: tuple[int, ...] | None, mark: str | None = None) -> Input:
-    """The sentences of a report.
+def input_of(run: SavedRun, path: str | None, columns: tuple[int, ...] | None, mark: str | None = None) -> ReportInput:
+    """Reads the sentences of a report.
 
     Args:
-        run: whose test file, or else dev file, it is if none is named.
-        path: of the file, or None.
-        columns: of token and tag; None for those that the run was trained with.
-        mark: what stands in place of a tag that nobody has judged; None for what did so in training.
+        run: the run; without a `path`, its test file is read, or its dev file if it has no test file.
+        path: path of a tagged file, or None.
+        columns: indices of the token column and the tag column; None for the columns of the training.
+        mark: the tag of tokens that are not annotated; None for the tag of the training.
 
     Raises:
-        OptionError: the file that the run names is not there, or is not that of the training.
-        CorpusError: the file can't be read.
+        OptionError: the file of the run is missing or has changed.
+        CorpusError: the file cannot be read.
     """
     options = run.options
     columns = columns or options.column_pair()
@@ -122,48 +123,48 @@ def input_of(run: SavedRun, path: str | None, columns: tuple[int, ...] | None, m
         path = named[part]
         fault = checksums.corpus_fault(run.config, options, part)
         if fault is not None:
-            raise OptionError(f'{path}, the {part} file that {run.path / records.CONFIG} names, {fault}; name a '
+            raise OptionError(f'{path}, the {part} file that {run.path / records.CONFIG} names, {fault}; name another '
                               f'tagged file with {argument("input")}')
     parts = [part for part, name in named.items() if name and os.path.realpath(name) == os.path.realpath(path)]
     mark = options.unknown_tag if mark is None else mark
     sentences = read_corpus(path, columns, run.splitter or options.splitter, mark=mark)
     check_annotated(path, sentences)
-    return Input(path, parts, sentences)
+    return ReportInput(path, parts, sentences)
 
 
-def figures_of(run: SavedRun, given: Input, resamples: int, seed: int, number: int, watcher: Watcher) -> RunFigures:
-    """All figures of a run.
+def figures_of(run: SavedRun, file: ReportInput, resamples: int, seed: int, number: int, watcher: Watcher) -> RunFigures:
+    """Computes all figures of a run.
 
     Args:
-        run: its directory.
-        given: tagged sentences.
-        resamples, seed: of the intervals.
-        number: of mistakes to show.
+        run: the run.
+        file: the tagged sentences.
+        resamples, seed: number of resamples and seed of the intervals.
+        number: number of sentences in the error list.
         watcher: receives a line for each task.
 
     Raises:
-        CorpusError: something of the run is damaged, or it can't take a sentence.
+        CorpusError: a file of the run is damaged, or the model cannot tag a sentence.
     """
     metrics = epochs_of(run)
-    watcher.say(f'tagging {given.path} with {run.path}')
+    watcher.say(f'tagging {file.path} with {run.path}')
     tagger = Tagger.load(run)
-    evaluation = compared(tagger, given.sentences, given.path, tagger.gives_confidences, resamples, seed)
-    began = time.perf_counter()                                  # everything is compiled by now
+    evaluation = evaluate_sentences(tagger, file.sentences, file.path, tagger.gives_confidences, resamples, seed)
+    started = time.perf_counter()                                # all graphs are compiled
     tagger.tag(evaluation.tokens, confidence=tagger.gives_confidences)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - started
     chain = tagger.decoder.chain() if isinstance(tagger.decoder, ChainDecoder) else None
     shown, wrong = mistakes(evaluation, number, '' if tagger.of_characters else ' ')
     return RunFigures(str(run.path), kind_of_run(run).in_steps, run.options, metrics, tagger.decoder.vocabulary.tags,
                       tagger.of_characters, None if chain is None or chain.means == NOTHING else chain, evaluation,
-                      _believable(tagger, evaluation, run, given, watcher), confusion(evaluation),
-                      _parts(tagger, evaluation, run), shown, wrong, seconds)
+                      _calibration(tagger, evaluation, run, file, watcher), confusion(evaluation),
+                      _groups(tagger, evaluation, run), shown, wrong, seconds)
 
 
 def epochs_of(run: SavedRun) -> list[dict[str, Any]]:
-    """The records of metrics.jsonl, without that of a model that is not trained in epochs.
+    """Returns the records of metrics.jsonl; an empty list if the model type is not trained in epochs.
 
     Raises:
-        CorpusError: they are not what a training writes.
+        CorpusError: a record is invalid.
     """
     metrics = run.metrics
     for line, record in enumerate(metrics, 1):
@@ -176,7 +177,7 @@ def epochs_of(run: SavedRun) -> list[dict[str, Any]]:
 
 
 def _read(run: SavedRun, part: str) -> list[Sentence] | str:
-    """The sentences of a file of the training, or why they can't be had."""
+    """Returns the sentences of a file of the training, or a sentence that says why they cannot be read."""
     options = run.options
     path, fault = getattr(options, part), checksums.corpus_fault(run.config, options, part)
     if fault is not None:
@@ -187,57 +188,57 @@ def _read(run: SavedRun, part: str) -> list[Sentence] | str:
         return f'The {part} file of the training cannot be read: {error}.'
 
 
-def _believable(tagger: Tagger, evaluation: Evaluation, run: SavedRun, given: Input,
-                watcher: Watcher) -> Believable | None:
+def _calibration(tagger: Tagger, evaluation: Evaluation, run: SavedRun, file: ReportInput,
+                 watcher: Watcher) -> Calibration | None:
     if not tagger.gives_confidences:
         return None
     before, fit = reliabilities(evaluation), _fitted(tagger, run, watcher)
     if isinstance(fit, str):
-        return Believable(before, why_not=fit)
+        return Calibration(before, why_not=fit)
     tempered = Tagger(TemperedDecoder(cast(ChainDecoder, tagger.decoder), fit.temperature), tagger.model_scheme,
                       tagger.file_scheme, tagger.splitter, tagger.scheme)
-    return Believable(before, reliabilities(compared(tempered, given.sentences, given.path, True)), fit)
+    return Calibration(before, reliabilities(evaluate_sentences(tempered, file.sentences, file.path, True)), fit)
 
 
 def _fitted(tagger: Tagger, run: SavedRun, watcher: Watcher) -> FittedTemperature | str:
-    """The temperature that is fitted on the dev file of the run, or why there is none."""
+    """Returns the temperature fitted on the dev file of the run, or a sentence that says why there is none."""
     if not isinstance(tagger.decoder, ChainDecoder) or tagger.decoder.chain() is None:
-        return 'This kind of model has no scores that a temperature could divide.'
+        return 'This model type does not support temperatures.'
     path, dev = run.options.dev, _read(run, 'dev')
     if isinstance(dev, str):
-        return f'{dev} No temperature could be fitted on it.'
+        return f'{dev} So no temperature was fitted.'
     watcher.say(f'fitting a temperature on {path}')
-    whole = [sentence for sentence in dev if not is_open(sentence.tags)]
-    if not whole:
-        return f'No sentence of {path} is judged whole, so that no temperature could be fitted on it.'
+    complete = [sentence for sentence in dev if not is_open(sentence.tags)]
+    if not complete:
+        return f'No sentence of {path} is completely annotated, so no temperature was fitted.'
     scheme = tagger.model_scheme
-    tags = [sentence.tags if scheme == PLAIN else in_scheme(sentence.tags, scheme) for sentence in whole]
-    fit = fit_temperature(tagger.decoder, [sentence.tokens for sentence in whole], tags)
-    return fit or f'The model can give none of the tags in {path}, on which a temperature would be fitted.'
+    tags = [sentence.tags if scheme == PLAIN else in_scheme(sentence.tags, scheme) for sentence in complete]
+    fit = fit_temperature(tagger.decoder, [sentence.tokens for sentence in complete], tags)
+    return fit or f'The model cannot predict the tags of {path}, so no temperature was fitted.'
 
 
-def _parts(tagger: Tagger, evaluation: Evaluation, run: SavedRun) -> dict[str, list[Part] | str]:
+def _groups(tagger: Tagger, evaluation: Evaluation, run: SavedRun) -> dict[str, list[Group] | str]:
     unit = 'token' if evaluation.plain else 'entity'
-    found: dict[str, list[Part] | str] = {'length of the sentence, in tokens': analysis.by_sentence_length(evaluation)}
+    groups: dict[str, list[Group] | str] = {'sentence length in tokens': analysis.by_sentence_length(evaluation)}
     if not evaluation.plain:
-        found['length of the entity, in tokens'] = analysis.by_entity_length(evaluation)
+        groups['entity length in tokens'] = analysis.by_entity_length(evaluation)
     training = _read(run, 'train')
-    found[f'whether the {unit} was seen in training'] = (
+    groups[f'{unit} in training'] = (
         training if isinstance(training, str) else analysis.by_training(evaluation, training))
     knows = getattr(tagger.decoder.vocabulary, 'knows', None)
-    found[f'whether the {unit} is known to the vocabulary'] = (
+    groups['out-of-vocabulary words'] = (
         'This model has no vocabulary of words.' if knows is None
         else analysis.by_vocabulary(evaluation, knows))
-    return found
+    return groups
 
 
 def options_that_differ(runs: Sequence[RunFigures]) -> list[tuple[str, list[str]]]:
-    """The options, where to save apart, in which runs are not alike, and the value in each."""
+    """Returns the options except `save` with different values, and the value of each run."""
     rows = []
     for name in runs[0].options.to_json():
         values = ['none' if (value := getattr(run.options, name)) in (None, '') else str(value) for run in runs]
         if name != 'save' and any(value != values[0] for value in values):
             idle = [run.options.idle(name) for run in runs]
-            rows.append((f'--{dashed(name)}', [f'none, it means nothing {why}' if why else value
+            rows.append((f'--{dashed(name)}', [f'none, no effect {why}' if why else value
                                                for why, value in zip(idle, values)]))
     return rows

@@ -1,7 +1,7 @@
-"""Plots as SVG inside a page: nothing is loaded from elsewhere, and the same figures give the same text.
+"""Draws plots as SVG for an HTML page. The SVG loads nothing, and the same figures always give the same text.
 
 Colours in the SVG are variables of the page's style sheet, so plots follow the light or dark theme. Backgrounds are
-transparent. matplotlib takes no variables: it draws with a code for each of them, which `_svg` replaces.
+transparent. matplotlib has no variables: it draws with a colour code for each variable, and `_svg` replaces the codes.
 """
 
 import contextlib
@@ -23,24 +23,24 @@ from ms_crf.reports.analysis import Reliability
 
 import numpy as np
 
-#: libraries that only reports need
+#: libraries that are only used for reports
 LIBRARIES = ('jinja2', 'matplotlib')
-_BACKEND = 'MPLBACKEND'        # a name in it that matplotlib does not know would be an error of the import
-STEPS = 11                                 # of colour in the plot of transitions
-#: variables of the page that plots use
+_BACKEND = 'MPLBACKEND'        # matplotlib cannot be imported if this names an unknown backend
+STEPS = 11                                 # number of colours in the plot of transitions
+#: colour variables of the page that plots use
 INK, SOFT, LINE, PAGE = 'ink', 'soft', 'line', 'page'
-#: variables of curves: at least 4.5 : 1 on the page
+#: colour variables of curves, with a contrast of at least 4.5 : 1 on the page
 CURVES = tuple(f'curve-{number}' for number in range(6))
 BLUE, *_ = CURVES
 SCALE, LOG_SCALE = (tuple(f'{name}-{step}' for step in range(STEPS)) for name in ('score', 'log'))
 MARKS = 'os^Dvx'
 _QUOTE = {'"': '&quot;'}
-MOST_TAGS, MOST_NUMBERS = 60, 14           # of transitions that are drawn, and of those with figures in them
+MOST_TAGS, MOST_NUMBERS = 60, 14           # largest number of tags for a plot of transitions, and for numbers in it
 
 
 def library(name: str) -> Any:
-    """A library of reports, or a module of it; raises OptionError if that is not installed."""
-    # It would say on screen where it keeps its fonts, and what it thinks of the user's settings.
+    """Imports a library of reports, or one of its modules; raises OptionError if the library is not installed."""
+    # matplotlib logs messages about its font cache and about the user's settings.
     logging.getLogger('matplotlib').setLevel(logging.CRITICAL + 1)
     before = os.environ.pop(_BACKEND, None)
     try:
@@ -57,14 +57,14 @@ def _mixed(one: str, other: str, share: float) -> str:
 
 
 def _readable_on(colour: str) -> str:
-    """Black or white, whichever stands out more; at least 4.5 : 1."""
+    """Returns black or white, whichever has more contrast with a colour: at least 4.5 : 1."""
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
                         for part in (part / 255 for part in rgb(colour)))
     return '#000000' if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else '#ffffff'
 
 
 def _scales(dark: bool) -> dict[str, str]:
-    """The colours of the scales of transitions, and of figures on them."""
+    """Returns the colours of the scales in the plot of transitions, and of the numbers on these colours."""
     colours: dict[str, str] = {}
     low, middle, high = (PALETTES[dark][name] for name in ('low', 'middle', 'high'))
     half = STEPS // 2
@@ -87,7 +87,7 @@ def style() -> str:
 
 
 def _code(name: str) -> str:
-    """The colour that matplotlib draws with in place of a variable; never black, which it leaves out."""
+    """Returns the colour code that represents a variable in matplotlib; never black, which matplotlib omits in SVG."""
     return f'#{_VARIABLES.index(name) + 1:06x}'
 
 
@@ -103,9 +103,9 @@ _OPTIONS = {'svg.fonttype': 'none', 'svg.hashsalt': 'ms_crf', 'text.parse_math':
 
 @contextlib.contextmanager
 def _drawing(width: float, height: float) -> Iterator[Any]:
-    """A new figure of that size in inches, under options of its own whatever the user's are."""
+    """Yields a new figure of this size in inches, and ignores the matplotlib settings of the user."""
     matplotlib, figure = library('matplotlib'), library('matplotlib.figure')
-    # Names in letters that the font lacks are drawn by the reader's own font.
+    # No warnings about letters that the font does not have: the browser selects a font.
     with warnings.catch_warnings(), matplotlib.rc_context():
         warnings.simplefilter('ignore')
         matplotlib.rcdefaults()
@@ -114,11 +114,11 @@ def _drawing(width: float, height: float) -> Iterator[Any]:
 
 
 def _svg(figure: Any, name: str, title: str, description: str) -> str:
-    """The text of a picture, with a title and what it says in words for those who don't see it.
+    """Returns the SVG of a plot, with a title and a description for screen readers.
 
     Args:
-        figure: what was drawn.
-        name: of the picture in its page, which its ids begin with.
+        figure: the drawn figure.
+        name: name of the plot in its page, a prefix of all ids in the SVG.
         title, description: plain text.
     """
     file = io.StringIO()
@@ -126,7 +126,7 @@ def _svg(figure: Any, name: str, title: str, description: str) -> str:
     text = file.getvalue()
     text = text[text.index('<svg'):]
     text = re.sub(r'<metadata>.*?</metadata>|<style.*?</style>', '', text, flags=re.S)
-    # Only inside of tags: names of types and runs may contain anything.
+    # Change tags only: names of types and runs can contain any text.
     text = re.sub(r'<[^>]*>', lambda tag: _adapted(tag.group(), name), text)
     opening, _, content = text.partition('>')
     box, = re.findall(r' viewBox="[^"]*"', opening)
@@ -138,7 +138,7 @@ def _svg(figure: Any, name: str, title: str, description: str) -> str:
 
 
 def _adapted(tag: str, name: str) -> str:
-    """A tag of SVG with the name of the picture before its ids, and with variables as colours."""
+    """Returns an SVG tag with prefixed ids, and with variables in place of colour codes."""
     tag = re.sub(r' id="([^"]*)"', rf' id="{name}-\1"', tag)
     tag = re.sub(r'(xlink:)?href="#([^"]*)"', rf'href="#{name}-\2"', tag)
     tag = re.sub(r'url\(#([^)]*)\)', rf'url(#{name}-\1)', tag)
@@ -146,13 +146,13 @@ def _adapted(tag: str, name: str) -> str:
                   lambda match: f'{match[1]}var(--{_VARIABLES[int(match[2], 16) - 1]})', tag)
 
 
-def courses(runs: Mapping[str, Sequence[Mapping[str, Any]]], score: str, name: str) -> str:
-    """Learning curves: loss, score on dev and learning rate by epoch, the best epoch marked.
+def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], score: str, name: str) -> str:
+    """Draws learning curves: loss, dev score and learning rate by epoch, with the best epoch marked.
 
     Args:
-        runs: by their names the records of metrics.jsonl.
-        score: the key of the score that the best epoch is chosen by.
-        name: of the picture.
+        runs: the records of metrics.jsonl of each run, by name of the run.
+        score: the key of the score that chooses the best epoch.
+        name: name of the plot.
     """
     keys = [('loss', 'loss'), (score, f'{score if score != "f1" else "F1"} on dev')]
     if any('learning_rate' in record for records in runs.values() for record in records):
@@ -160,8 +160,8 @@ def courses(runs: Mapping[str, Sequence[Mapping[str, Any]]], score: str, name: s
     words = []
     with _drawing(9, 3) as figure:
         for axis, (key, label) in zip(figure.subplots(1, len(keys)), keys):
-            for place, (run, metrics) in enumerate(runs.items()):
-                colour, mark = _curve(place), MARKS[place % len(MARKS)]
+            for index, (run, metrics) in enumerate(runs.items()):
+                colour, mark = _curve(index), MARKS[index % len(MARKS)]
                 points = [(record['epoch'], record[key]) for record in metrics if key in record]
                 if not points:
                     continue
@@ -186,12 +186,12 @@ def _curve(number: int) -> str:
 
 
 def best_of(metrics: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The record of the best epoch, the last one that was the best so far."""
+    """Returns the record of the best epoch: the last record that is marked as best."""
     return next((record for record in reversed(metrics) if record.get('best')), None)
 
 
-def transitions(chain: Chain, tags: Sequence[str], name: str) -> str:
-    """What a tag after another adds to the score, forbidden ones hatched; start and end too."""
+def transition_plot(chain: Chain, tags: Sequence[str], name: str) -> str:
+    """Draws the transition, start and end scores of a chain, with forbidden transitions hatched."""
     size = len(tags)
     values = np.full((size + 1, size + 1), np.nan)               # rows: start, then tags; columns: tags, then end
     values[0, :size], values[1:, :size], values[1:, size] = chain.start, chain.transitions, chain.end
@@ -222,7 +222,7 @@ def transitions(chain: Chain, tags: Sequence[str], name: str) -> str:
         if size <= MOST_NUMBERS:
             for row, column in zip(*np.nonzero(allowed)):
                 value = values[row, column]
-                step = min(STEPS - 1, int(mesh.norm(value) * STEPS))         # as the colour map finds it
+                step = min(STEPS - 1, int(mesh.norm(value) * STEPS))         # as in the colour map
                 axis.text(column + 0.5, row + 0.5, f'{round(value, 1) + 0.0:.1f}', ha='center', va='center', fontsize=8,
                           color=_code(f'on-{scale[step]}'))
         axis.set_xticks(np.arange(size + 1) + 0.5, columns, rotation=90)
@@ -236,35 +236,36 @@ def transitions(chain: Chain, tags: Sequence[str], name: str) -> str:
                          for row, column in zip(*np.nonzero(allowed))), key=lambda entry: -entry[0])
         high, low = (', '.join(f'{one} to {other} {value:.1f}' for value, one, other in part)
                      for part in (ranked[:5], ranked[:-6:-1]))
-        return _svg(figure, name, 'Scores of transitions' if not logarithms else 'Log probabilities of transitions',
-                    f'{int((~allowed).sum()) - 1} of {size * (size + 2)} transitions are forbidden. The highest: '
-                    f'{high}. The lowest that are allowed: {low}.')
+        return _svg(figure, name, 'Transition scores' if not logarithms else 'Log probabilities of transitions',
+                    f'{int((~allowed).sum()) - 1} of {size * (size + 2)} transitions are forbidden. The highest '
+                    f'scores: {high}. The lowest scores of allowed transitions: {low}.')
 
 
-def reliabilities(panels: Mapping[str, Sequence[tuple[str, Reliability]]], name: str) -> str:
-    """Reliability diagrams: the share that is right by confidence, and how many there are.
+def reliability_diagrams(panels: Mapping[str, Sequence[tuple[str, Reliability]]], name: str) -> str:
+    """Draws reliability diagrams: accuracy by confidence, and the number of predictions by confidence.
 
     Args:
-        panels: by what they are of, such as 'tokens', the curves by their names.
-        name: of the picture.
+        panels: the curves of each panel as (label, calibration), by title of the panel.
+        name: name of the plot.
     """
     words = []
     with _drawing(4.5 * len(panels), 5) as figure:
         axes = figure.subplots(2, len(panels), squeeze=False, sharex=True, height_ratios=(3, 1))
         for column, (unit, curves) in enumerate(panels.items()):
             axis, below = axes[:, column]
-            axis.plot([0, 1], [0, 1], color=_code(SOFT), linestyle='--', linewidth=1, label='believable')
+            axis.plot([0, 1], [0, 1], color=_code(SOFT), linestyle='--', linewidth=1, label='perfect')
             width = 0.08 / max(1, len(curves))
-            for place, (label, found) in enumerate(curves):
-                filled = [one for one in found.bins if one.number]
-                axis.plot([one.confidence for one in filled], [one.right for one in filled], marker=MARKS[place],
-                          color=_curve(place), markersize=5, label=label)
-                below.bar([(one.low + one.high) / 2 + (place - (len(curves) - 1) / 2) * width for one in found.bins],
-                          [one.number for one in found.bins], width, color=_curve(place))
-                words.append(f'{unit}, {label}: expected calibration error {found.ece:.4f}; ' + ', '.join(
-                    f'{one.right:.2f} right of {one.number} at {one.confidence:.2f}' for one in filled))
+            for index, (label, curve) in enumerate(curves):
+                filled = [each for each in curve.bins if each.number]
+                axis.plot([each.confidence for each in filled], [each.accuracy for each in filled], marker=MARKS[index],
+                          color=_curve(index), markersize=5, label=label)
+                below.bar([(each.low + each.high) / 2 + (index - (len(curves) - 1) / 2) * width for each in curve.bins],
+                          [each.number for each in curve.bins], width, color=_curve(index))
+                words.append(f'{unit}, {label}: expected calibration error {curve.ece:.4f}; ' + ', '.join(
+                    f'accuracy {each.accuracy:.2f} of {each.number} at confidence {each.confidence:.2f}'
+                    for each in filled))
             axis.set_title(unit, fontsize=10)
-            axis.set_ylabel('share that is right')
+            axis.set_ylabel('accuracy')
             axis.set_ylim(-0.02, 1.02)
             axis.legend(fontsize=9, loc='upper left')
             below.set_xlabel('confidence')
@@ -272,26 +273,26 @@ def reliabilities(panels: Mapping[str, Sequence[tuple[str, Reliability]]], name:
             below.set_yscale('symlog')
             below.yaxis.set_major_formatter(lambda value, _: f'{value:,.0f}')
             below.yaxis.minorticks_off()
-        return _svg(figure, name, 'Reliability of confidences', f'{". ".join(words)}.')
+        return _svg(figure, name, 'Reliability diagrams', f'{". ".join(words)}.')
 
 
-def intervals(rows: Sequence[tuple[str, float, tuple[float, float] | None]], name: str) -> str:
-    """F1 by type with its interval.
+def interval_plot(rows: Sequence[tuple[str, float, tuple[float, float] | None]], name: str) -> str:
+    """Draws F1 by type with confidence intervals.
 
     Args:
-        rows: name, value and interval, as shares.
-        name: of the picture.
+        rows: (name of the type, F1, interval), with values from 0 to 1.
+        name: name of the plot.
     """
     with _drawing(7, 1 + 0.32 * len(rows)) as figure:
         axis = figure.subplots()
-        for place, (_, value, interval) in enumerate(rows):
+        for row, (_, value, interval) in enumerate(rows):
             if interval is not None:
-                axis.plot([100 * interval[0], 100 * interval[1]], [place, place], color=_code(BLUE), linewidth=2)
-            axis.plot([100 * value], [place], 'o', color=_code(BLUE if place else INK))
+                axis.plot([100 * interval[0], 100 * interval[1]], [row, row], color=_code(BLUE), linewidth=2)
+            axis.plot([100 * value], [row], 'o', color=_code(BLUE if row else INK))
         axis.set_yticks(range(len(rows)), [label for label, _, _ in rows])
         axis.set_ylim(len(rows) - 0.5, -0.5)
         axis.set_xlim(-2, 102)
-        axis.set_xlabel('F1, with its 95 % interval')
-        words = '; '.join(f'{label} {100 * value:.2f}' + (f', {100 * found[0]:.2f} to {100 * found[1]:.2f}'
-                                                           if found else '') for label, value, found in rows)
+        axis.set_xlabel('F1 with 95 % interval')
+        words = '; '.join(f'{label} {100 * value:.2f}' + (f', {100 * interval[0]:.2f} to {100 * interval[1]:.2f}'
+                                                          if interval else '') for label, value, interval in rows)
         return _svg(figure, name, 'F1 by type', f'{words}.')

@@ -1,4 +1,4 @@
-"""Layer 9: training by gradient steps: the compiled step, the optimizer, schedules, and the course of a run.
+"""Layer 9: training: start and resume, epochs, the compiled step with its optimizer, schedules, workers.
 
-It knows what a model that can be trained offers, and no kind of model by name.
+The folder knows the protocols in `models/base`, which every model type implements, and no model type by name.
 """

@@ -1,6 +1,7 @@
-"""How a training begins or is resumed, for any model type: from options and files to a run in its directory.
+"""Starts and resumes the training of any model type: reads options and files, and creates the run directory.
 
-A model that is trained in steps gets the `Training` of `trainer`, a model that is fitted at once the `Fitted` here.
+Model types with gradient steps use `StepTraining` of `trainer`. Model types that are estimated in one pass, such as
+hidden Markov models, use `OneShotTraining`.
 """
 
 import json
@@ -10,7 +11,7 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ms_crf.base.errors import CorpusError
+from ms_crf.base.errors import CorpusError, argument
 from ms_crf.base.files import PathLike, temporary
 from ms_crf.formats.dataset import Corpora, load
 from ms_crf.models.base import Kind, Learner, StepLearner, kind_of, kind_of_run
@@ -22,90 +23,98 @@ from ms_crf.runs.run import SavedRun
 from ms_crf.text.splitting import AUTO, mostly_characters, suited
 from ms_crf.training.scores import scores_record
 from ms_crf.training.watchers import TrainingWatcher
-from ms_crf.training.workers import ALONE, Workers, check_together, tell
+from ms_crf.training.workers import ALONE, Workers, broadcast, check_workers_agree
 
 if TYPE_CHECKING:
-    from ms_crf.training.trainer import Training
+    from ms_crf.training.trainer import StepTraining
 
 
 def start(options: Options, watcher: TrainingWatcher, overwrite: bool = False,
-          workers: Workers = ALONE) -> 'Training | Fitted':
-    """Begins a new run in the folder that the options name; nothing is written before all input has been read.
+          workers: Workers = ALONE) -> 'StepTraining | OneShotTraining':
+    """Starts a new run in the folder `options.save`. Nothing is written before all input has been read.
 
     Args:
-        options: those of the run, checked.
-        watcher: is told how it goes on.
-        overwrite: whether an earlier run may be there, which the new one replaces.
-        workers: the processes that train together.
+        options: the checked options of the run.
+        watcher: receives the events of the training.
+        overwrite: whether to replace an earlier run in the folder.
+        workers: the position of this process among the workers.
+
+    Returns:
+        The training; call its method `run`.
 
     Raises:
-        PathExists: there is something in that folder.
-        CorpusError, OptionError: the input has a fault, or the options ask for what can't be.
+        PathExists: the folder exists, and must not be overwritten.
+        CorpusError: an input file is invalid.
+        OptionError: the options are invalid for this input.
     """
     kind = kind_of(options)
-    with ExitStack() as fault:
+    with ExitStack() as on_error:
         directory = RunDirectory.new(options.save, overwrite) if workers.leads else ReadOnlyRun(options.save, False)
-        fault.callback(directory.release)
+        on_error.callback(directory.release)
         corpora = _read(options, watcher, _for_bio(kind, options), options.allow_any_tags)
-        began = time.perf_counter()
+        started = time.perf_counter()
         words = {token for sentence in corpora.parts['train'] for token in sentence.tokens}
         options = options.settled(mostly_characters(words))
         learner = kind.learner(options, corpora, watcher)
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - started
         config = {'format': records.FORMAT, 'model': kind.name, **learner.record(), 'options': options.to_json(),
                   'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme, 'written_scheme': corpora.written,
                   'splitter': corpora.splitter or suited(words) if options.splitter == AUTO else options.splitter,
                   checksums.CORPORA: checksums.corpora_digests(options)}
-        check_together(workers, learner)
+        check_workers_agree(workers, learner)
         if workers.leads:
             directory.create(config, learner.vocabulary.to_json(), learner.fill)
         run = (_training(options, directory, corpora, learner, watcher, workers) if kind.in_steps
-               else Fitted(directory, corpora, learner, seconds))
-        fault.pop_all()
+               else OneShotTraining(directory, corpora, learner, seconds))
+        on_error.pop_all()
     return run
 
 
 def resume(folder: PathLike, options: Options, watcher: TrainingWatcher, workers: Workers = ALONE,
-           named: Container[str] = ()) -> 'Training | Fitted':
-    """Goes on with a run, whose training files must be the same as before.
+           named: Container[str] = ()) -> 'StepTraining | OneShotTraining':
+    """Resumes a stopped run. The training files must not have changed.
 
     Args:
         folder: the run directory.
-        options: those of the run, some of them perhaps changed; changes are saved in it.
-        watcher: is told how it goes on.
-        workers: the processes that train together; they need not be as many as before.
-        named: those of 'train', 'dev' and 'test' that the user has named; see `checksums.corpus_fault` for the others.
+        options: the options of the run; changed values are saved in config.json.
+        watcher: receives the events of the training.
+        workers: the position of this process among the workers; the number of workers can change.
+        named: the parts ('train', 'dev', 'test') that the user names. All other files must pass
+            `checksums.corpus_fault`.
+
+    Returns:
+        The training; call its method `run`.
 
     Raises:
-        CorpusError: the run can't be resumed, or the files are not the same.
+        CorpusError: the run cannot be resumed, or the files have changed.
     """
-    with ExitStack() as fault:
+    with ExitStack() as on_error:
         directory = RunDirectory.resumed(folder) if workers.leads else ReadOnlyRun(folder, True)
-        fault.callback(directory.release)
+        on_error.callback(directory.release)
         if workers.leads:
-            settle(directory.folder)             # a saving that a crash has cut off
-        tell(workers)                            # nobody reads before that
+            settle(directory.folder)             # complete or undo a save that a crash interrupted
+        broadcast(workers)                       # all workers wait before they read the folder
         before = SavedRun.open(directory.folder)
         kind = kind_of_run(before)
         if not kind.in_steps:
-            raise CorpusError(folder, None, f'cannot be resumed: a model of kind {kind.name} is learned at once, not '
+            raise CorpusError(folder, None, f'cannot be resumed: the model type {kind.name} is estimated at once, not '
                                             'in steps')
         check_run(before, watcher)
         options = options.settled_as(before.options)
         _check_sources(before, options, named)
-        corpora = _read(options, watcher, before.scheme, True)        # they were accepted when the run began
+        corpora = _read(options, watcher, before.scheme, True)        # the tags were checked when the run started
         learner = _learner_of(kind, options, corpora, watcher, before)
         check_input(before, options, learner)
-        check_together(workers, learner)
+        check_workers_agree(workers, learner)
         run = _training(options, directory, corpora, learner, watcher, workers)
         if workers.leads:
             keep_options(before, run.folder, options)
-        fault.pop_all()
+        on_error.pop_all()
     return run
 
 
 def _check_sources(run: SavedRun, options: Options, named: Container[str]) -> None:
-    """Raises CorpusError if a corpus that only config.json names is not the one that the run began with."""
+    """Raises CorpusError if a file that the user does not name has changed since the run started."""
     for part in checksums.PARTS:
         path = getattr(options, part)
         fault = checksums.corpus_fault(run.config, options, part) if path and part not in named else None
@@ -113,12 +122,13 @@ def _check_sources(run: SavedRun, options: Options, named: Container[str]) -> No
             raise _changed(path, 'sentences', run)
         if fault is not None:
             raise CorpusError(path, None, f'the {part} file that {run.path / records.CONFIG} names {fault}; restore '
-                                          'it, or name it anew')
+                                          f'the file, or name it with {argument(part)}')
 
 
 def _learner_of(kind: type[Kind], options: Options, corpora: Corpora, watcher: TrainingWatcher,
                 run: SavedRun) -> Learner:
-    """The learner of a run that is resumed; of vectors that only config.json names, no message shows anything."""
+    """Returns the learner of a resumed run. Error messages never show the content of its vector file, because the path
+    of this file comes from config.json and not from the user."""
     try:
         return kind.learner(options, corpora, watcher, run)
     except CorpusError as error:
@@ -128,15 +138,15 @@ def _learner_of(kind: type[Kind], options: Options, corpora: Corpora, watcher: T
 
 
 def _changed(path: str, what: str, run: SavedRun) -> CorpusError:
-    return CorpusError(path, None, f'these are not the {what} that {run.path} began with; restore them or begin a new '
-                                   'run')
+    return CorpusError(path, None, f'the {what} have changed since {run.path} was started; restore the file or start a '
+                                   'new run')
 
 
 def _for_bio(kind: type[Kind], options: Options) -> str:
-    """The scheme to train in where BIO is found and none is named.
+    """Returns the tag scheme to train in for BIO files if no scheme is named.
 
-    BIOES tells more of where a span ends; a constrained chain gives each tagging in BIO by exactly one in BIOES. A run
-    that begins with another one has the scheme of that.
+    BIOES tags mark the last token of a span, which improves the model. With constraints, each BIO tagging corresponds
+    to exactly one BIOES tagging. A run with `init` uses the scheme of the base run.
     """
     before = SavedRun.open(options.init).scheme if options.init else None
     if before in ('BIO', 'BIOES'):
@@ -145,7 +155,7 @@ def _for_bio(kind: type[Kind], options: Options) -> str:
 
 
 def _read(options: Options, watcher: TrainingWatcher, for_bio: str, any_tags: bool) -> Corpora:
-    """Reads the sentences of a run."""
+    """Reads the sentences of a run, and reports them to the watcher."""
     paths = {part: path for part in checksums.PARTS if (path := getattr(options, part))}
     corpora = load(paths, options.scheme, options.column_pair(), options.splitter, options.unknown_tag, for_bio,
                    any_tags)
@@ -154,35 +164,35 @@ def _read(options: Options, watcher: TrainingWatcher, for_bio: str, any_tags: bo
 
 
 def _training(options: Options, directory: RunDirectory, corpora: Corpora, learner: Learner,
-              watcher: TrainingWatcher, workers: Workers) -> 'Training':
-    from ms_crf.training.trainer import Training  # here, because it starts MindSpore
-    return Training(options, directory, corpora, cast(StepLearner, learner), watcher, workers)
+              watcher: TrainingWatcher, workers: Workers) -> 'StepTraining':
+    from ms_crf.training.trainer import StepTraining  # here, because it imports MindSpore
+    return StepTraining(options, directory, corpora, cast(StepLearner, learner), watcher, workers)
 
 
 def check_run(run: SavedRun, watcher: TrainingWatcher) -> None:
-    """Raises CorpusError if files are missing without which a training can't go on."""
+    """Raises CorpusError if files are missing that the resumed training needs."""
     folder = run.path
     state, weights = folder / records.STATE, folder / records.WEIGHTS
     if not state.exists() and (weights.exists() or run.metrics):
-        left = f'{records.WEIGHTS} is there, to tag with; ' if weights.exists() else ''
-        raise CorpusError(state, None, f'no such file, and a training that has epochs can not go on without it; {left}'
-                                       'restore it, or train from the start in another folder')
+        left = f'tagging with {records.WEIGHTS} still works; ' if weights.exists() else ''
+        raise CorpusError(state, None, f'no such file; a training with finished epochs cannot resume without it; {left}'
+                                       'restore the file, or start a new training in another folder')
     if not state.exists() and run.config['options'].get('init'):
-        raise CorpusError(state, None, 'no such file; it holds the weights of another run that the training began '
-                                       'with, and without it the training can not go on; restore it, or begin again')
+        raise CorpusError(state, None, f'no such file; it contains the weights from the run of {argument("init")}, and '
+                                       'the training cannot resume without it; restore the file, or start again')
     other = new_beside(folder)
     if (other / records.STATE).exists():
-        watcher.say(f'{other} holds a training that was stopped before it could replace {folder}; to go on with that, '
-                    f'resume {other}')
+        watcher.say(f'{other} holds a training that was stopped before it replaced {folder}; to continue it, resume '
+                    f'{other}')
 
 
 def check_input(run: SavedRun, options: Options, learner: Learner) -> None:
-    """Raises CorpusError unless a training reads what it read when the run began.
+    """Raises CorpusError if the content of the training files or of the vectors has changed since the run started.
 
     Args:
-        run: which is resumed; earlier versions wrote less into its config.json.
-        options: those of the training.
-        learner: what has been read now.
+        run: the resumed run; config.json of earlier versions has fewer checksums.
+        options: the options of the training.
+        learner: the learner with the current content of the files.
     """
     folder, config = run.path, run.config
     record = {name: value for name, value in learner.record().items() if name in config}
@@ -191,13 +201,12 @@ def check_input(run: SavedRun, options: Options, learner: Learner) -> None:
         if name in record and record[name] != config[name]:
             raise _changed(path, what, run)
     if run.vocabulary_record != learner.vocabulary.to_json() or record != {name: config[name] for name in record}:
-        raise CorpusError(folder, None, 'the training files or word vectors are not those that the run began with; '
-                                        'restore them or begin a new run')
+        raise CorpusError(folder, None, 'the training files or word vectors have changed since the run was started; '
+                                        'restore the files or start a new run')
 
 
 def keep_options(before: SavedRun, folder: Path, options: Options) -> None:
-    """Saves changed options in config.json, and the checksums of corpora that were named, so that these need not be
-    named again when the run is resumed again."""
+    """Saves changed options and the checksums of renamed files in config.json, for the next resume."""
     known, digests = before.options.to_json(), checksums.corpora_digests(options)
     changed = {name: value for name, value in options.to_json().items() if value != known[name]}
     if changed or digests != before.config.get(checksums.CORPORA):
@@ -205,14 +214,14 @@ def keep_options(before: SavedRun, folder: Path, options: Options) -> None:
         records.write_json(folder / records.CONFIG, config)
 
 
-class Fitted:
-    """A run whose model is fitted at once, when it begins: it is only scored and saved.
+class OneShotTraining:
+    """A training without steps: the learner has already estimated the model, which is now scored and saved.
 
     Args:
-        directory: the run directory, which exists, with the model in it.
-        corpora: the sentences, in one scheme.
-        learner: the model that was learned from them.
-        seconds: that it took to learn.
+        directory: the existing run directory, with the model.
+        corpora: the sentences, converted to one tag scheme.
+        learner: the learner with the estimated model.
+        seconds: duration of the estimation.
     """
 
     stoppable = False
@@ -227,8 +236,8 @@ class Fitted:
         return self.directory.folder
 
     def run(self) -> dict:
-        """Scores and saves the model, and unlocks the directory; returns what scores.json holds."""
-        # If it can't replace an earlier run after all, its folder goes.
+        """Scores and saves the model, and unlocks the directory; returns the content of scores.json."""
+        # If the new run cannot replace the earlier run, the new folder is removed.
         draft: Any = nullcontext() if self.directory.earlier is None else temporary(self.folder)
         try:
             with draft:

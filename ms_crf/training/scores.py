@@ -1,8 +1,8 @@
-"""The scores of a model on dev and test, and the shift of the score of O that is best for F1 on dev.
+"""Scores a model on dev and test, and finds the shift of the score of O with the best F1 on dev.
 
-Training makes tags likely, not F1 high. New text has more unknown words than the training text, and most unknown words
-become O. So the model finds too few spans: recall loses more than precision gains. A number that is subtracted from the
-score of O after the training corrects this.
+Training maximises the likelihood of the tags, not F1. New text has more unknown words than the training text, and most
+unknown words are tagged O. So the model finds too few spans: recall loses more than precision gains. To correct this, a
+number is subtracted from the score of O after the training.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def score_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) ->
 
 
 def predicted_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> list[list[str]]:
-    """Returns the tags that a model gives the sentences of 'dev' or 'test', in the scheme of its output."""
+    """Returns the predicted tags of the sentences of 'dev' or 'test', in the tag scheme of the model's output."""
     predicted = tags_of(decoder, learner.encoded[part])
     if corpora.written != corpora.scheme:
         predicted = [in_scheme(tags, corpora.written) for tags in predicted]
@@ -42,63 +42,64 @@ def scores_record(best_epoch: int, epochs: int, corpora: Corpora, learner: Learn
             **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
 
 
-#: what is taken away from the score of O; the outermost are only neighbours
+#: candidates, subtracted from the score of O; the first and the last are only used in averages
 SHIFTS = (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
-CHANCE = 0.4       # a shift is kept if chance makes differences as large less often, by the paired bootstrap test
+CHANCE = 0.4       # a shift is used if the paired bootstrap test gives a smaller p
 
 
-class Choice(NamedTuple):
-    """A shift, and F1 on dev without and with it."""
+class BestShift(NamedTuple):
+    """The chosen shift, and F1 on dev without and with this shift."""
 
     shift: float
     before: float
     after: float
 
 
-def best_shift(counts: Sequence[np.ndarray]) -> Choice:
-    """The shift by which F1 is best, averaged with those of the shifts beside it; 0 if chance may have made it so.
+def best_shift(counts: Sequence[np.ndarray]) -> BestShift:
+    """Returns the shift with the best F1 on dev, or 0 if the improvement may be chance.
 
-    Where no span is right without a shift, nothing was learned that could be shifted.
+    F1 of each shift is averaged with F1 of the two neighbouring shifts. The result is also 0 if no span is correct
+    without a shift, because then the model has not learned anything.
 
     Args:
-        counts: for each of SHIFTS those of spans (sentences, 3): correct, predicted and gold ones.
+        counts: for each of SHIFTS the numbers of correct, predicted and gold spans, (sentences, 3).
     """
     rates = np.nan_to_num([f1_of(each.sum(0)) for each in counts])
     smooth = rates[:-2] + rates[1:-1] + rates[2:]
     best, none = 1 + int(np.argmax(smooth)), SHIFTS.index(0.0)
     better = rates[best] > rates[none] > 0 and difference(counts[best], counts[none]).p < CHANCE
     best = best if better else none
-    return Choice(SHIFTS[best], float(rates[none]), float(rates[best]))
+    return BestShift(SHIFTS[best], float(rates[none]), float(rates[best]))
 
 
 def balance(network: Any, learner: Learner, corpora: Corpora, decoder: Decoder, before: float,
             watcher: TrainingWatcher) -> float:
-    """Shifts the score of O in a network by what F1 on dev is best with.
+    """Shifts the score of O in a network to the value with the best F1 on dev.
 
     Args:
-        network: what the decoder tags with; without a `tag_bias` it stays as it is.
-        learner: that made it.
-        corpora: the sentences; their tags are of spans.
-        decoder: compiled for the network.
-        before: by how much the score is lower already than it was learned.
-        watcher: is told how far it is, and of a shift.
+        network: the network of the decoder; a network without a `tag_bias` is not changed.
+        learner: the learner of the network.
+        corpora: the sentences, with tags of spans.
+        decoder: a decoder that is compiled for the network.
+        before: the shift that the network already contains.
+        watcher: receives the progress, and a line about the shift.
 
     Returns:
-        By how much the score is lower now than it was learned.
+        The shift that the network contains now.
 
     Raises:
-        Stopped: the watcher has stopped it; a resumed training begins with it again.
+        Stopped: the watcher requested a stop; a resumed training computes the shift again.
     """
     bias, tags = getattr(network, 'tag_bias', None), learner.vocabulary.tags
     if bias is None or 'O' not in tags:
         return before
-    import mindspore as ms  # here, because a model that is fitted at once needs no MindSpore
-    learned, place = bias.asnumpy().copy(), tags.index('O')
-    learned[place] += before
+    import mindspore as ms  # here, because hidden Markov models do not need MindSpore
+    learned, index = bias.asnumpy().copy(), tags.index('O')
+    learned[index] += before
 
     def shift_by(shift: float) -> None:
         shifted = learned.copy()
-        shifted[place] -= shift
+        shifted[index] -= shift
         ms.ops.assign(bias, ms.Tensor(shifted))                  # in place, so that compiled graphs see it
 
     def counts_at(shift: float) -> np.ndarray:
@@ -118,6 +119,6 @@ def balance(network: Any, learner: Learner, corpora: Corpora, decoder: Decoder, 
     shift_by(choice.shift)
     if choice.shift:
         moved = 'lowered' if choice.shift > 0 else 'raised'
-        watcher.say(f'the score of O is {moved} by {abs(choice.shift):g}, which suits dev: F1 {choice.before:.2%} '
-                    f'without, {choice.after:.2%} with it')
+        watcher.say(f'the score of O is {moved} by {abs(choice.shift):g}, the best shift on dev: F1 '
+                    f'{choice.before:.2%} without, {choice.after:.2%} with the shift')
     return choice.shift

@@ -1,7 +1,7 @@
-"""The compiled graphs of training: a step with its optimizer, and the running average of the weights.
+"""The compiled graphs of training: the step with its optimizer, and the average of the weights.
 
-Of a network's `row_table` only the rows of the batch are read and written: in a table of tens of thousands of words
-the rest of the step costs less than touching them all would.
+A network can have a `row_table`, for example a table of word vectors. A step reads and updates only the rows of the
+words in its batch, because updating tens of thousands of rows would take longer than the rest of the step.
 """
 
 import math
@@ -22,26 +22,26 @@ class Optimizer(nn.Cell):
     """Updates the weights of a network.
 
     Args:
-        network: the network, with a `head`; its `row_table`, if it has one, is updated row by row, and the weights that
-            `pretrained_params()` returns, if it has that method, learn at a rate of their own.
+        network: network with a `head`. An optional `row_table` is updated row by row. The weights of an optional
+            method `pretrained_params()` use the learning rate factor `encoder_rate`.
         kind: 'adam', 'adamw' or 'sgd'.
-        momentum: the momentum of SGD.
-        weight_decay: AdamW subtracts it from the weights, SGD adds it to the gradients; of matrices and rows only.
-        clip: the norm to which all gradients together are scaled down; 0 for no limit.
-        crf_rate: multiplies the learning rate of the head's own weights.
-        row_rate: multiplies the learning rate of the row table; 0 leaves it as it is, and it needs no gradient.
-        encoder_rate: multiplies the learning rate of the pretrained weights.
-        kept: names of weights that stay as they are; they need no gradient, and have none in the norm.
+        momentum: momentum of SGD.
+        weight_decay: weight decay of matrices and rows: AdamW decays the weights, SGD adds it to the gradients.
+        clip: gradient clipping: the largest norm of all gradients together; 0 for no limit.
+        crf_rate: learning rate factor of the weights of the head.
+        row_rate: learning rate factor of the row table; 0 freezes the table, which then needs no gradients.
+        encoder_rate: learning rate factor of the pretrained weights.
+        frozen: names of weights that are not trained; they have no gradients and do not count in the norm.
     """
 
     def __init__(self, network: Any, kind: str = 'adam', momentum: float = 0.9, weight_decay: float = 0.0,
                  clip: float = 5.0, crf_rate: float = 1.0, row_rate: float = 1.0, encoder_rate: float = 1.0,
-                 kept: Container[str] = ()) -> None:
+                 frozen: Container[str] = ()) -> None:
         super().__init__()
         self.kind, self.clip, self.momentum, self.weight_decay = kind, clip, momentum, weight_decay
         self.table = getattr(network, 'row_table', None)
         weights = [parameter for parameter in network.trainable_params()
-                   if parameter is not self.table and parameter.name not in kept]
+                   if parameter is not self.table and parameter.name not in frozen]
         pretrained = {parameter.name for parameter in network.pretrained_params()} if hasattr(
             network, 'pretrained_params') else set()
         head = {parameter.name for parameter in network.head.trainable_params()}
@@ -49,7 +49,7 @@ class Optimizer(nn.Cell):
                       for parameter in weights]
         self.decays = [weight_decay if parameter.ndim > 1 and parameter.name not in head else 0.0
                        for parameter in weights]
-        rows_move = self.table is not None and self.table.name not in kept
+        rows_move = self.table is not None and self.table.name not in frozen
         self.row_rate = row_rate if rows_move else 0
         self.weights = ms.ParameterTuple(weights)
         self.first = ms.ParameterTuple([_zeros_like(weight, 'first') for weight in weights])
@@ -64,25 +64,25 @@ class Optimizer(nn.Cell):
                 self.row_state.append(self.second_rows)
         self.adam = ops.Adam()
         self.apply_momentum = ops.ApplyMomentum()
-        self.half_of_squares = ops.L2Loss()      # on CPU in a fifth of the time of a product and its sum
+        self.half_of_squares = ops.L2Loss()      # on CPU five times as fast as a product and a sum
 
     def state(self) -> list:
-        """All Parameters that have to be saved for resuming, besides those of the network."""
+        """Returns the Parameters of the optimizer that must be saved for resuming."""
         return [*self.first, *([] if self.kind == 'sgd' else self.second), *self.row_state]
 
     def rows(self, ids):
-        """The rows of the table that these ids stand for."""
+        """Returns the rows of the row table with these ids, (rows, width)."""
         return ops.gather(self.table, ids, 0)
 
     def construct(self, now, ids, rows, row_gradients, gradients):
-        """One update.
+        """Updates the weights once.
 
         Args:
-            now: (3,), the learning rate, BETA1 and BETA2 to the power of the number of steps.
-            ids: (rows,) of rows of the table, distinct except for padding, whose gradients are 0; None without a table.
-            rows: (rows, width), the rows of the table as they are; None without a table.
-            row_gradients: (rows, width); None without a table, or with one that stays as it is.
-            gradients: the gradients of `weights`, in their order.
+            now: (3,): the learning rate, and BETA1 and BETA2 to the power of the number of steps.
+            ids: (rows,): ids of table rows, distinct except for padding, with gradients of 0; None without a table.
+            rows: (rows, width): the current rows of the table; None without a table.
+            row_gradients: (rows, width): the gradients of `rows`; None without a table, or if the table is frozen.
+            gradients: the gradients of `weights`, in the same order.
 
         Returns:
             The norm of all gradients before clipping.
@@ -95,7 +95,7 @@ class Optimizer(nn.Cell):
         rate, power1, power2 = now[0], now[1], now[2]
         done = norm
         for index in range(len(gradients)):
-            # Whatever is assigned waits for all gradients: what they are computed of must not change before.
+            # Each assignment waits for all gradients, because gradients are computed from the old weights.
             gradient = ops.depend(gradients[index] * scale, norm)
             done = ops.depend(done, self._update(index, rate * self.rates[index], power1, power2, gradient))
         if self.row_rate > 0:
@@ -103,7 +103,7 @@ class Optimizer(nn.Cell):
         return done
 
     def norm_of(self, row_gradients, gradients):
-        """The Euclidean norm of all gradients together, of the rows (or None) and of `weights`."""
+        """Returns the Euclidean norm of all gradients together; `row_gradients` may be None."""
         half = ops.zeros((), ms.float32) if row_gradients is None else self.half_of_squares(row_gradients)
         for gradient in gradients:
             half = half + self.half_of_squares(gradient)
@@ -122,7 +122,10 @@ class Optimizer(nn.Cell):
                          gradient)
 
     def _update_rows(self, rate, power1, power2, ids, rows, gradients):
-        """Reads the table no second time and returns nothing: for either, MindSpore would copy the whole table."""
+        """Updates the rows with these ids.
+
+        Do not read the table again here, and do not return a value: in both cases MindSpore copies the whole table.
+        """
         first = ops.gather(self.first_rows, ids, 0)
         if self.kind == 'sgd':
             if self.weight_decay > 0:
@@ -148,14 +151,14 @@ _slice = ops.Slice()
 
 
 class Sum(nn.Cell):
-    """Adds up tensors over all workers: as one flat tensor, sent at once."""
+    """Sums tensors over all workers, in one message for all tensors."""
 
     def __init__(self):
         super().__init__()
         self.reduce = ops.AllReduce()
 
     def construct(self, tensors):
-        """The sums of float32 tensors, in their shapes."""
+        """Returns the sums of a list of float32 tensors, in the same shapes."""
         flat = self.reduce(ops.concat([ops.reshape(tensor, (-1,)) for tensor in tensors]))
         sums, begin = [], 0
         for tensor in tensors:
@@ -166,23 +169,23 @@ class Sum(nn.Cell):
 
 
 class Average(nn.Cell):
-    """Moves the weights of one network a little towards those of another.
+    """Updates the averaged weights: moves the weights of `average` towards the weights of `network`.
 
     Args:
         network: the network that is trained.
-        average: one of the same architecture, whose weights are moved.
-        kept: names of the weights of `network` that never change, so that there is nothing to move.
+        average: network of the same architecture, with the averaged weights.
+        frozen: names of the weights of `network` that are not trained, so that their averages need no update.
     """
 
-    def __init__(self, network: nn.Cell, average: nn.Cell, kept: Container[str] = ()) -> None:
+    def __init__(self, network: nn.Cell, average: nn.Cell, frozen: Container[str] = ()) -> None:
         super().__init__()
         pairs = [(source, target) for source, target in zip(network.trainable_params(), average.trainable_params())
-                 if source.name not in kept]
+                 if source.name not in frozen]
         self.source = ms.ParameterTuple([source for source, _ in pairs])
         self.target = ms.ParameterTuple([target for _, target in pairs])
 
     def construct(self, share):
-        """Moves each weight by a share, 0 to 1, of the difference; returns the share, when all have moved."""
+        """Moves each averaged weight by `share`, 0 to 1, of the difference; returns `share` after the last update."""
         done = share
         for index in range(len(self.source)):
             target = self.target[index]
@@ -191,28 +194,27 @@ class Average(nn.Cell):
 
 
 def make_step(network: Any, optimizer: Optimizer, loss_scale: bool = False, together: bool = False) -> Callable:
-    """The compiled function of one step.
+    """Returns the compiled function of one training step.
 
     Args:
-        network: gives the loss from the arrays of a batch and a tuple of what values are multiplied with. If it has a
-            `row_table`, the first array of a batch holds ids of rows of that, and the network takes these rows in its
-            place: so the gradient is that of these rows alone.
+        network: computes the loss from the arrays of a batch and the dropout masks. With a `row_table` the first array
+            of a batch has ids of table rows, and the network receives the rows themselves in place of the ids. So
+            gradients are computed for these rows only.
         optimizer: updates the network.
-        loss_scale: whether the loss is multiplied, before its gradients are taken, with a number that comes last in
-            `now`; for 16-bit floats. Where loss or gradients are not finite then, the step changes nothing.
-        together: whether several workers train together. Then two more numbers follow in `now`: this worker's share of
-            the sentences, and whether it has been asked to stop.
+        loss_scale: whether to use loss scaling, for 16-bit floats. `now` then has the scale as its fourth number. If
+            the loss or a gradient is not finite, the step changes nothing.
+        together: whether several workers train together. `now` then ends with two more numbers: the worker's share of
+            the sentences, and 1 if the worker has received a stop request.
 
     Returns:
-        step(now, *batch, *keep) to (loss, norm of the gradients), with others also how many of them have been asked to
-        stop. `now` is the array that the optimizer takes; `batch`
-        the arrays of a batch; `keep` one array for each of the network's `widths`, that the values there are multiplied
-        with.
+        `step(now, *batch, *keep)`, which returns the loss and the norm of the gradients, and with several workers also
+        the number of stop requests. `now` is the array of `Optimizer.construct`, `batch` has the arrays of a batch, and
+        `keep` has one dropout mask for each of the network's `widths`.
     """
-    network.set_train()                                          # for what is fast in one graph and not in the other
+    network.set_train()                                          # networks can choose other operators for training
     finish = _finish(optimizer, loss_scale)
-    by_rows, rows_move, kept = optimizer.table is not None, optimizer.row_rate > 0, len(network.widths)
-    add_up: Any = Sum() if together else None         # which may need that processes have met
+    by_rows, rows_move, masks = optimizer.table is not None, optimizer.row_rate > 0, len(network.widths)
+    add_up: Any = Sum() if together else None         # created after the workers have joined
 
     def scaled(rows, batch, keep, now):
         loss = network(rows, *batch, keep) if by_rows else network(*batch, keep)
@@ -228,7 +230,7 @@ def make_step(network: Any, optimizer: Optimizer, loss_scale: bool = False, toge
         if by_rows:
             ids, arrays = arrays[0], arrays[1:]
             rows = optimizer.rows(ids)
-        loss, gradients = value_and_grad(rows, arrays[:-kept], arrays[-kept:], now)
+        loss, gradients = value_and_grad(rows, arrays[:-masks], arrays[-masks:], now)
         if rows_move:
             row_gradients, gradients = gradients
         if not together:
@@ -244,7 +246,7 @@ def make_step(network: Any, optimizer: Optimizer, loss_scale: bool = False, toge
 
 
 def _finish(optimizer: Optimizer, loss_scale: bool) -> Callable:
-    """The end of a step: updates the network by the gradients, and returns the loss and the norm of the gradients."""
+    """Returns the function for the end of a step: it updates the weights and returns loss and norm of the gradients."""
 
     def update(now, ids, rows, loss, by_rows, by_weights):
         return loss, optimizer(now, ids, rows, by_rows, by_weights)
@@ -261,11 +263,9 @@ def _finish(optimizer: Optimizer, loss_scale: bool) -> Callable:
     return update_if_finite if loss_scale else update
 
 
-def make_average(network: nn.Cell, average: nn.Cell, kept: Container[str] = ()) -> Callable:
-    """The compiled function that moves the weights of `average` by a share, 0 to 1, towards those of `network`; but
-    for those of `network` whose names are kept.
-    """
-    cell = Average(network, average, kept)
+def make_average(network: nn.Cell, average: nn.Cell, frozen: Container[str] = ()) -> Callable:
+    """Returns the compiled function `follow(share)`, which updates the averaged weights; see `Average`."""
+    cell = Average(network, average, frozen)
 
     @ms.jit
     def follow(share):

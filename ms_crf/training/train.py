@@ -1,4 +1,4 @@
-"""`train`: a run from files and options, by one process or by several that train together."""
+"""Trains one run: reads and checks the options, chooses the device, and trains in this process or with workers."""
 
 import functools
 import inspect
@@ -27,20 +27,21 @@ from ms_crf.runs.options import Options
 from ms_crf.tagging.tagger import Run
 from ms_crf.training import course, launcher
 from ms_crf.training.watchers import Stopped, TrainingLines, TrainingWatcher
-from ms_crf.training.workers import ALONE, Workers, is_scheduler, meet
+from ms_crf.training.workers import ALONE, Workers, is_scheduler, join
 
 F = TypeVar('F', bound=Callable[..., Any])
-#: options that a resumed training takes
+#: options that can change when a training is resumed
 ON_RESUME = ('epochs', 'patience', 'learning_rate', 'encoder_lr', 'train', 'dev', 'test')
 
 
 def takes_options(*excluded: str) -> Callable[[F], F]:
-    """Returns a decorator of functions with the parameter `**options`, which stands for the fields of `Options`.
+    """Returns a decorator for functions whose parameter `**options` accepts the fields of `Options`.
 
-    Help and editors show all options by name. The function receives paths as text; an unknown name is a TypeError.
+    The signature of the decorated function shows all options by name, for help and editors. Paths are converted to
+    text, and an unknown name raises a TypeError.
 
     Args:
-        excluded: options that the function refuses itself.
+        excluded: options that the signature does not show, because the function rejects them with its own message.
     """
     def decorate(function: F) -> F:
         own = inspect.signature(function)
@@ -66,19 +67,19 @@ def takes_options(*excluded: str) -> Callable[[F], F]:
     return decorate
 
 
-def named_options(config: PathLike | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of all `Options` that a file of options or a mapping names; the mapping wins.
+def named_options(config: PathLike | None, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options that a file or a mapping names, with their values; the mapping wins.
 
     Args:
         config: JSON file of options, or None.
-        given: arguments by name; names of other arguments are ignored.
+        arguments: arguments by name; names that are not `Options` are ignored.
     """
     named = Options.read(read_option_file(config), config) if config is not None else {}
-    return {**named, **{name: value for name, value in given.items() if name in Options.__dataclass_fields__}}
+    return {**named, **{name: value for name, value in arguments.items() if name in Options.__dataclass_fields__}}
 
 
 def read_option_file(path: PathLike) -> Any:
-    """The parsed JSON of a file; raises OptionError if it can't be read."""
+    """Returns the parsed JSON of a file of options; raises OptionError if the file cannot be read."""
     try:
         with open(path, encoding='utf-8-sig') as file:
             return json_of(file.read())
@@ -95,55 +96,56 @@ def new_options(named: Mapping[str, Any]) -> Options:
     """Returns the `Options` of a new run.
 
     Args:
-        named: the options that were named, and their values.
+        named: the options that the user names, with their values.
 
     Raises:
-        OptionError: one of them can't be, or has no effect beside the others.
-        CorpusError: the run to begin with is missing or damaged.
+        OptionError: an option is invalid, or has no effect with the other options.
+        CorpusError: the run of `init` is missing or damaged.
     """
     record = {**Options().to_json(), **named}
-    if 'train' in named:                                         # the sample's dev and test don't belong to it
+    if 'train' in named:                                         # without the dev and test files of the sample
         if 'dev' not in named:
-            raise OptionError(f'{argument("train")} needs a {argument("dev")} beside it, tagged sentences to choose '
-                              'the best epoch by, got none')
+            raise OptionError(f'{argument("train")} needs {argument("dev")}, a file of tagged sentences to choose the '
+                              'best epoch, got none')
         record['test'] = named.get('test', '')
     options = Options(**record)
     if options.init:
-        Arguments.check(options)                                 # the base is read by these values
+        Arguments.check(options)                                 # reading the base run uses these values
         options = with_base(record, named)
     options.check()
     options.check_effects(named)
     return options
 
 
-def resumed_options(given: TrainArguments, named: Mapping[str, Any]) -> Options:
-    """Returns the `Options` of a resumed run: those in its config.json, with others in place of some.
+def resumed_options(arguments: TrainArguments, named: Mapping[str, Any]) -> Options:
+    """Returns the `Options` of a resumed run: the options in its config.json, with changed values.
 
     Args:
-        given: all other arguments; `resume` is the run directory.
-        named: the options that were named, and their values.
+        arguments: the arguments other than options; `resume` is the run directory.
+        named: the options that the user names, with their values.
     """
-    if given.config is not None or given.overwrite or set(named) - set(ON_RESUME):
+    if arguments.config is not None or arguments.overwrite or set(named) - set(ON_RESUME):
         allowed = ', '.join(map(argument, ('device', *ON_RESUME)))
-        raise OptionError(f'{argument("resume")} takes {allowed} and nothing else: the run has its own options')
-    run = Run.open(given.resume)
+        raise OptionError(f'{argument("resume")} can only be combined with {allowed}; all other options come from the '
+                          'run')
+    run = Run.open(arguments.resume)
     before, options = run.options, run.options_with(**named)
     if (options.encoder_lr > 0) != (before.encoder_lr > 0):
-        raise OptionError(f'{argument("encoder_lr")} cannot be 0 before {argument("resume")} and more after it, or '
-                          f'the other way round; the run has {before.encoder_lr:g}')
+        raise OptionError(f'{argument("encoder_lr")} cannot change between 0 and a positive value with '
+                          f'{argument("resume")}; the run has {before.encoder_lr:g}')
     options.check_effects(named)
     return options
 
 
 @dataclass
-class Trained:
+class TrainingResult:
     """The result of a training.
 
     Attributes:
         folder: the run directory.
-        scores: what scores.json holds: `best_epoch`, `epochs`, and for 'dev' and 'test' the rates and a table. Under
+        scores: the content of scores.json: `best_epoch`, `epochs`, and the rates and a table for 'dev' and 'test'. With
             msrun only the first worker has scores.
-        seconds: how long reading, training and scoring took.
+        seconds: duration of reading, training and scoring.
     """
 
     folder: Path
@@ -152,72 +154,72 @@ class Trained:
 
     @cached_property
     def run(self) -> Run:
-        """The run, opened; `run.tagger()` gives the tagger of the best epoch."""
+        """The opened run; `run.tagger()` returns the tagger of the best epoch."""
         return Run.open(self.folder)
 
 
-def train_run(given: TrainArguments, options: Mapping[str, Any], watcher: Watcher) -> Trained:
-    """Trains one run, as `ms_crf.api.train` does without `seeds`; its documentation describes arguments and errors.
+def train_run(arguments: TrainArguments, options: Mapping[str, Any], watcher: Watcher) -> TrainingResult:
+    """Trains one run. The documentation of `ms_crf.api.train` describes the arguments and the errors.
 
     Args:
-        given: the arguments other than options, checked.
-        options: the named options, and their values.
+        arguments: the checked arguments other than options.
+        options: the options that the user names, with their values.
         watcher: receives lines and progress; a `TrainingWatcher` also receives the events of the training.
     """
-    if given.plugin:
-        run_plugin(given.plugin)
+    if arguments.plugin:
+        run_plugin(arguments.plugin)
     events = watcher if isinstance(watcher, TrainingWatcher) else TrainingLines(watcher)
-    events.asked_to_stop = False                 # of an earlier training with the same watcher
+    events.stop_requested = False                # the watcher may come from an earlier training
     with closing(events):
-        return _train(given, options, events)
+        return _train(arguments, options, events)
 
 
-def _train(given: TrainArguments, options: Mapping[str, Any], watcher: TrainingWatcher) -> Trained:
+def _train(arguments: TrainArguments, options: Mapping[str, Any], watcher: TrainingWatcher) -> TrainingResult:
     if is_scheduler():
-        # Here the workers meet. It ends with the workers, and ignores Ctrl-C, which the workers receive themselves.
+        # The scheduler connects the workers and ends with them. It ignores Ctrl-C, which the workers handle.
         with processes.handling_signals(lambda *_: None):
-            meet()
-        return Trained(Path(given.resume or options.get('save', Options.save)), {}, 0.0)
-    named = named_options(given.config, options)
-    chosen = resumed_options(given, named) if given.resume else new_options(named)
+            join()
+        return TrainingResult(Path(arguments.resume or options.get('save', Options.save)), {}, 0.0)
+    named = named_options(arguments.config, options)
+    chosen = resumed_options(arguments, named) if arguments.resume else new_options(named)
     kind = kind_of(chosen)
-    if given.workers > 1:
+    if arguments.workers > 1:
         if not kind.in_steps:
-            raise OptionError(f'{argument("workers")}: a model of kind {kind.name} is learned at once, by one process; '
-                              'leave it away')
+            raise OptionError(f'{argument("workers")} has no effect with {argument("model")} {kind.name}, which is '
+                              'estimated at once, by one process; omit it')
         if launcher.started_by_msrun():
-            raise OptionError(f'{argument("workers")} means nothing under msrun, which says how many there are; leave '
-                              'it away')
-        return launcher.run(given, options, given.resume or chosen.save, watcher)
+            raise OptionError(f'{argument("workers")} has no effect with msrun, which sets the number of workers; omit '
+                              'it')
+        return launcher.run(arguments, options, arguments.resume or chosen.save, watcher)
     if kind.uses_mindspore:
-        device = choose_device(given.device, watcher)
+        device = choose_device(arguments.device, watcher)
         if chosen.precision == 'mixed' and device == 'CPU':
-            raise OptionError(f'{argument("precision")} mixed needs a GPU or Ascend, got CPU; leave it away')
+            raise OptionError(f'{argument("precision")} mixed needs a GPU or Ascend, got CPU; omit it')
         library.prepare(device, watcher)
-    elif given.device not in ('auto', 'CPU'):
+    elif arguments.device not in ('auto', 'CPU'):
         raise OptionError(f'{argument("model")} {kind.name} computes on the CPU, got {argument("device")} '
-                          f'{given.device}; leave it away')
+                          f'{arguments.device}; omit it')
     workers = ALONE
     if launcher.started_by_msrun():
         if not kind.in_steps:
-            raise OptionError(f'{argument("model")} {kind.name} is learned at once, by one process; call it without '
+            raise OptionError(f'{argument("model")} {kind.name} is estimated at once, by one process; run it without '
                               'msrun')
-        workers = meet()
-    return _run(given, named, chosen, watcher if workers.leads else TrainingWatcher(), workers)
+        workers = join()
+    return _run(arguments, named, chosen, watcher if workers.leads else TrainingWatcher(), workers)
 
 
-def _run(given: TrainArguments, named: Mapping[str, Any], options: Options, watcher: TrainingWatcher,
-         workers: Workers) -> Trained:
-    """Trains in this process, alone or as one of several workers."""
-    began = time.perf_counter()
-    if given.resume:
-        run = course.resume(given.resume, options, watcher, workers, named)
-        watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
+def _run(arguments: TrainArguments, named: Mapping[str, Any], options: Options, watcher: TrainingWatcher,
+         workers: Workers) -> TrainingResult:
+    """Trains in this process, which may be one of several workers."""
+    started = time.perf_counter()
+    if arguments.resume:
+        run = course.resume(arguments.resume, options, watcher, workers, named)
+        watcher.say(f'resuming after epoch {run.epoch}, step {run.step_in_epoch} of the next epoch')
     else:
-        run = course.start(options, watcher, given.overwrite, workers)
+        run = course.start(options, watcher, arguments.overwrite, workers)
     try:
         with processes.handling_signals(watcher.ask_to_stop) if run.stoppable else nullcontext():
             scores = run.run()
     except Stopped:
         raise (Stopped(run.folder, run.directory.earlier) if workers.leads else Stopped()) from None
-    return Trained(run.folder, scores, time.perf_counter() - began)
+    return TrainingResult(run.folder, scores, time.perf_counter() - started)

@@ -1,4 +1,4 @@
-"""What a training reports while it runs: events for programs, lines for people, errors that end it."""
+"""Events and lines that a training reports while it runs, and the errors that end it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -11,55 +11,55 @@ from ms_crf.base.errors import OptionError
 from ms_crf.base.watchers import Silent, Watcher
 from ms_crf.formats.dataset import Corpora
 
-NAMED = 5                      # so many types of unknown tags are named in a line
+NAMED = 5                      # number of types of unknown tags that a line names
 
 
 class TrainingWatcher(Silent):
-    """A `Watcher` that also receives the events of a training. All methods do nothing; subclasses override some."""
+    """A `Watcher` that also receives the events of a training. Subclasses override some of the empty methods."""
 
-    asked_to_stop = False
+    stop_requested = False
 
     def corpora(self, corpora: Corpora) -> None:
-        """Called when the files have been read."""
+        """Called after the files have been read."""
 
     def compiled(self, task: str, length: int, rows: int, seconds: float) -> None:
-        """Called when a graph was compiled, for the task 'training' or 'tagging', and a batch of this shape."""
+        """Called after a graph was compiled for batches of this shape; `task` is 'training' or 'tagging'."""
 
     def epoch_begins(self, epoch: int, epochs: int, sentences: int, done: int) -> None:
-        """Called when an epoch begins; `done` of its sentences were done already before the training was resumed."""
+        """Called when an epoch begins; `done` is the number of sentences that were trained before a resume."""
 
     def step(self, sentences: int, loss: float) -> None:
         """Called after each step, with the number of sentences in its batch."""
 
     def epoch_ends(self, record: Mapping[str, Any]) -> None:
-        """Called when an epoch is scored and saved, with its line of metrics.jsonl."""
+        """Called after an epoch was scored and saved, with its record in metrics.jsonl."""
 
     def close(self) -> None:
-        """Called when the training has ended, in whatever way."""
+        """Called when the training has ended, also after an error."""
 
     def stopping(self) -> bool:
-        """Whether the training is to stop after this step."""
-        return self.asked_to_stop
+        """Returns whether the training must stop after this step."""
+        return self.stop_requested
 
     def ask_to_stop(self, *_: object) -> None:
-        """Stops the training after the step that it is in. A handler of signals; other threads may call it too.
+        """Stops the training after the current step. Can be called from other threads and as a signal handler.
 
         Raises:
-            KeyboardInterrupt: it was asked before, so that nobody wants to wait.
+            KeyboardInterrupt: this is the second request, which stops at once.
         """
-        if self.asked_to_stop:
+        if self.stop_requested:
             processes.interrupt()
-        self.asked_to_stop = True
+        self.stop_requested = True
 
 
 class TrainingLines(TrainingWatcher):
-    """Turns the events of a training into lines and progress, for a `Watcher` that knows no other events.
+    """Converts the events of a training to lines and progress of a plain `Watcher`.
 
     Args:
-        watcher: takes the lines.
+        watcher: receives the lines and the progress.
 
     Attributes:
-        compiling: how many seconds compiling has taken so far.
+        compiling: number of seconds that compiling has taken so far.
     """
 
     def __init__(self, watcher: Watcher) -> None:
@@ -67,29 +67,29 @@ class TrainingLines(TrainingWatcher):
         self._epoch = ExitStack()
 
     def say(self, text: str) -> None:
-        """Passes the line on."""
+        """Forwards the line."""
         self.watcher.say(text)
 
     def warn(self, text: str) -> None:
-        """Passes the line on."""
+        """Forwards the line."""
         self.watcher.warn(text)
 
     def progress(self, task: str, total: int | None, unit: str) -> AbstractContextManager[Callable[[int], object]]:
-        """Passes the task on."""
+        """Forwards the task."""
         return self.watcher.progress(task, total, unit)
 
     def corpora(self, corpora: Corpora) -> None:
-        """Says how large the files are and what is strange in them."""
+        """Reports the sizes of the files, and remarks on their tags."""
         for line in lines_of(corpora):
             self.say(line)
 
     def compiled(self, task: str, length: int, rows: int, seconds: float) -> None:
-        """Says how long it took."""
+        """Reports the duration."""
         self.compiling += seconds
-        self.say(f'compiled the graph of {task} for {rows} sentences of up to {length} tokens: {seconds:.1f} s')
+        self.say(f'compiled the {task} graph for {rows} sentences of up to {length} tokens: {seconds:.1f} s')
 
     def epoch_begins(self, epoch: int, epochs: int, sentences: int, done: int) -> None:
-        """Begins the progress of the epoch."""
+        """Starts the progress of the epoch."""
         self.sentences = sentences
         self._advance = self._epoch.enter_context(
             self.watcher.progress(f'epoch {epoch}/{epochs}', sentences, 'sentences'))
@@ -100,7 +100,7 @@ class TrainingLines(TrainingWatcher):
         self._advance(sentences)
 
     def epoch_ends(self, record: Mapping[str, Any]) -> None:
-        """Says the scores of the epoch."""
+        """Reports the scores of the epoch."""
         self.close()
         rate = self.sentences / max(record['seconds'], 1e-9)
         self.say(f'epoch {record["epoch"]:>3}  loss {record["loss"]:8.4f}  dev P {record["precision"]:7.2%}  '
@@ -113,19 +113,19 @@ class TrainingLines(TrainingWatcher):
 
 
 def lines_of(corpora: Corpora) -> Iterator[str]:
-    """Lines about the files of a training: sizes, tags, and what is strange in them."""
+    """Yields lines about the files of a training: sizes, tags, invalid spans, and tags that train does not contain."""
     for part, sentences in corpora.parts.items():
         tokens = sum(len(sentence.tokens) for sentence in sentences)
         yield f'{part:<6}{len(sentences):>8,} sentences {tokens:>10,} tokens'
     trained = '' if corpora.scheme == corpora.file_scheme else f', trained as {corpora.scheme}'
-    yield f'tags: {corpora.file_scheme}{trained}, {len(corpora.tags)} of them'
+    yield f'scheme: {corpora.file_scheme}{trained}; {len(corpora.tags)} tags'
     for path, count, line in corpora.repaired:
-        yield (f'{path}: {count} sentences break {corpora.file_scheme}, the first begins at line {line}; '
+        yield (f'{path}: {count} sentences are invalid in {corpora.file_scheme}, the first begins at line {line}; '
                'their tags are read by the rules of conlleval')
     yield from corpora.remarks
     for path, line, tag, counts in corpora.unknown:
-        yield (f'{path}: {sum(counts.values())} tags that train lacks can only be missed ({_named(counts)}), the '
-               f'first, {tag!r}, at line {line}')
+        yield (f'{path}: {sum(counts.values())} tags do not occur in train and cannot be predicted ({_named(counts)}); '
+               f'the first is {tag!r} at line {line}')
 
 
 def _named(counts: Counter[str]) -> str:
@@ -137,8 +137,8 @@ class Stopped(KeyboardInterrupt):
     """The training was stopped after a step, and its state is saved.
 
     Attributes:
-        folder: the run directory to resume; None if another worker wrote it.
-        earlier: the run that the training was going to replace and has not replaced yet, or None.
+        folder: the run directory to resume; None in workers other than the first.
+        earlier: with `overwrite`, the earlier run if it is not replaced yet; otherwise None.
     """
 
     def __init__(self, folder: Path | None = None, earlier: Path | None = None) -> None:
@@ -149,19 +149,19 @@ class Stopped(KeyboardInterrupt):
 
 
 class NotFinite(OptionError):
-    """The loss or its gradients are not finite. The files of the last epoch stay as they are."""
+    """The loss or its gradients are not finite. The saved state of the run is not changed."""
 
-    longest = 100_000          # characters: the message names a line of the file for each sentence of the batch
+    longest = 100_000          # in characters: the message contains a line number for each sentence of the batch
 
 
 class WorkersDied(Exception):
-    """The training ended because one of its workers did.
+    """The training ended because one of its workers died.
 
     Attributes:
-        fault: which worker died, or that none began.
-        folder: the run directory; the training can be resumed if there is one.
+        fault: the worker that died, or a message that no worker started.
+        folder: the run directory; if it exists, the training can be resumed.
     """
 
     def __init__(self, fault: str, folder: str) -> None:
-        super().__init__(f'{fault}; all are ended, what was saved in {folder} stays; resume it to go on')
+        super().__init__(f'{fault}; all workers were ended; resume {folder} from its last saved state')
         self.fault, self.folder = fault, folder

@@ -90,12 +90,12 @@ def test_compare_a_cross_validation_with_a_dev_file_and_another_seed(corpora, tm
 
 @pytest.mark.parametrize('arguments,message', [
     ('--folds 2', '--folds must be at least 3 without --dev, got 2'),
-    ('--folds 22', '{train}: expected at least 22 sentences for as many folds, got 21'),
+    ('--folds 22', '{train}: expected at least 22 sentences for 22 folds, got 21'),
     ('--folds 3 --seed -1', '--seed must be at least 0, got -1'),
     ('--folds 3 --train {absent}', '{absent}: no such file'),
     ('--folds 3 --train {odd}', "{odd}:2: expected columns 0 and -1 to hold token and tag"),
-    ('--folds 3 --hidden 10', '--hidden means nothing to hmm'),
-    ('--folds 3 --keep {kept}', '{kept}/fold-2: expected no run there yet, got something; choose another')])
+    ('--folds 3 --hidden 10', '--hidden has no effect on hmm'),
+    ('--folds 3 --keep {kept}', '{kept}/fold-2: expected a free path, but it exists; choose another')])
 def test_compare_what_can_not_be_cut(corpora, tmp_path, arguments, message, capsys):
     (tmp_path / 'kept' / 'fold-2').mkdir(parents=True)
     (tmp_path / 'odd').write_text('a\tO\nb\n')
@@ -113,27 +113,27 @@ def test_compare_what_can_not_be_cut(corpora, tmp_path, arguments, message, caps
     ('--models softmx', "--models must be some of hmm, softmax, crf, got 'softmx'; did you mean softmax?"),
     ('--models crf,hmm,crf', '--models must name each model once, got crf 2 times'),
     ('--seeds 0', '--seeds must be at least 1, got 0'), ('--seeds 99999', '--seeds must be at most 1000, got 99999'),
-    ('--models hmm --seeds 2', '--seeds means nothing to hmm, counted once, on the CPU; leave it away'),
-    ('--models hmm --device GPU', '--device means nothing to hmm'),
-    ('--save x', '--save is chosen by the comparison itself; leave it away'), ('--seed=3', '--seed is chosen by the'),
-    ('--resume x', '--resume is chosen by the comparison itself'),
-    ('--config {config}', "{config}: 'head' is chosen by the comparison itself"),
+    ('--models hmm --seeds 2', '--seeds has no effect on hmm, which is estimated once, on the CPU; omit it'),
+    ('--models hmm --device GPU', '--device has no effect on hmm'),
+    ('--save x', '--save is set by the comparison; omit it'), ('--seed=3', '--seed is set by the'),
+    ('--resume x', '--resume is set by the comparison'),
+    ('--config {config}', "{config}: 'head' is set by the comparison"),
     ('--hiden 4', 'unrecognized arguments: --hiden 4; did you mean --hidden?'),
     ('--modles crf', 'unrecognized arguments: --modles crf; did you mean --models?'),
     ('--models hmm --hiden 4', 'unrecognized arguments: --hiden 4; did you mean --hidden?'),
     ('--hidden 5', '--hidden must be even'), ('--hidden 4000000000', '--hidden must be at most 65536, got 4000000000'),
-    ('--models hmm --hidden 10', '--hidden means nothing to hmm, with --model hmm, only with bilstm; leave it away'),
-    ('--models hmm,softmax --crf-rate 2', '--crf-rate means nothing to hmm and softmax, with --head softmax, only'),
-    ('--models softmax,crf --add 1', '--add means nothing to softmax and crf, with --model bilstm, only with hmm'),
-    ('--momentum 0.9', '--momentum means nothing to hmm and softmax and crf, with --optimizer adam, only with sgd'),
+    ('--models hmm --hidden 10', '--hidden has no effect on hmm, with --model hmm, only with bilstm; omit it'),
+    ('--models hmm,softmax --crf-rate 2', '--crf-rate has no effect on hmm and softmax, with --head softmax, only'),
+    ('--models softmax,crf --add 1', '--add has no effect on softmax and crf, with --model bilstm, only with hmm'),
+    ('--momentum 0.9', '--momentum has no effect on hmm and softmax and crf, with --optimizer adam, only with sgd'),
     ('--json absent/x', 'absent/x: cannot be written'), ('--json .', '.: expected the name of a file to write, got a'),
     ('--keep {config}', '{config}: cannot be written: {config} is not a folder that you may write to'),
     ('--keep {config}/x', '{config}/x: cannot be written: {config} is not a folder that you may write to'),
     ('--jobs 0', '--jobs must be at least 1, got 0'),
-    ('--folds 4', '--test means nothing with --folds, each of which is the test of the others; leave it away'),
+    ('--folds 4', '--test has no effect with --folds, because each fold is the test file of one training'),
     ('--folds 1', '--folds must be at least 2, got 1'),
     ('--folds 4 --seeds 2', '--seeds has no effect with --folds, each of which is trained with the seed of --seed'),
-    ('--keep {kept}', '{kept}/crf-2: expected no run there yet, got something; choose another --keep or delete it')])
+    ('--keep {kept}', '{kept}/crf-2: expected a free path, but it exists; choose another --keep or delete it')])
 def test_compare_what_can_not_be_compared(corpora, tmp_path, arguments, message, capsys):
     """Nothing is trained before all of it has been checked."""
     (tmp_path / 'kept' / 'crf-2').mkdir(parents=True)
@@ -179,8 +179,8 @@ def test_compare_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path,
     lines = shown.err.splitlines()
     assert f'train.py: {tmp_path}/vectors.txt:2: expected 2 numbers' in lines[-2]
     assert 'softmax, seed 1 of 3' in lines
-    assert lines[-1] == ('ms_crf.compare: a training ended with status 2, see above; the table has what was done '
-                         'before')
+    assert lines[-1] == ('ms_crf.compare: a training ended with status 2, see above; the table contains the '
+                         'finished runs')
     assert not list(rest.iterdir())
 
 

@@ -73,8 +73,8 @@ def test_compare_function_that_ends_early_keeps_what_was_measured(corpora, tmp_p
     ({'hiden': 4}, TypeError, r"compare\(\) got an unexpected keyword argument 'hiden'; did you mean hidden\?"),
     ({'dev': None}, OptionError, 'the following arguments are required: dev; see help'),
     ({'models': 'hmm,svm'}, OptionError, "models must be some of hmm, softmax, crf, got 'svm'"),
-    ({'resume': 'x'}, OptionError, 'resume is chosen by the comparison itself; leave it away'),
-    ({'folds': 4}, OptionError, 'test means nothing with folds, each of which is the test of the others'),
+    ({'resume': 'x'}, OptionError, 'resume is set by the comparison; omit it'),
+    ({'folds': 4}, OptionError, 'test has no effect with folds, because each fold is the test file of one'),
     ({'folds': 4, 'seeds': 2}, OptionError, 'seeds has no effect with folds, each of which is trained with the seed'),
     ({'jobs': 1001}, OptionError, 'jobs must be at most 1000, got 1001')])
 def test_experiment_functions_compare_names_arguments_in_its_errors(corpora, arguments, error, message):
@@ -106,7 +106,7 @@ def test_experiment_functions_runs_of_several_seeds_are_begun_resumed_or_kept(co
     assert [one['seed'] for one in begun] == [5, 6] and begun[0]['save'] == str(tmp_path / 'runs' / 'seed-5')
     lines = []
     found = train(**arguments, seeds=3, watcher=Lines(lines.append))
-    assert lines == ['1 of 3 runs are there already']
+    assert lines == ['1 of 3 runs are finished already']
     assert begun[2] == {'resume': str(tmp_path / 'runs' / 'seed-6'), 'device': 'CPU', 'plugin': None,
                         **{part: str(path) for part, path in parts(corpora).items()}}
     assert begun[3]['save'] == str(tmp_path / 'runs' / 'seed-7') and begun[3]['seed'] == 7

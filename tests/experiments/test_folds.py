@@ -4,7 +4,7 @@ import json
 from itertools import chain
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.experiments.folds import as_json, documents_of, folds_of, turns_of
+from ms_crf.experiments.folds import documents_of, folds_of, json_lines_of, splits_of
 from ms_crf.formats.registry import read_corpus
 from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import splitter_named
@@ -39,11 +39,11 @@ def test_folds_each_sentence_is_tested_once_by_a_model_that_has_not_seen_it(coun
     assert sorted(chain(*map(tokens, folds)), key=int) == [str(number) for number in range(31)]
     assert {len(fold) for fold in folds} <= {31 // count, 31 // count + 1}
     assert all(tokens(fold) == sorted(tokens(fold), key=int) for fold in folds)
-    for index, turn in enumerate(turns_of(folds, None)) if count > 2 else ():
+    for index, turn in enumerate(splits_of(folds, None)) if count > 2 else ():
         assert turn.test == folds[index] and turn.dev == folds[(index + 1) % count]
         assert sorted(chain(*map(tokens, turn)), key=int) == [str(number) for number in range(31)]
     dev = of([2])[0]
-    for index, turn in enumerate(turns_of(folds, dev)):
+    for index, turn in enumerate(splits_of(folds, dev)):
         assert (turn.test, turn.dev) == (folds[index], dev) and len(turn.train) + len(turn.test) == 31
 
 
@@ -61,9 +61,9 @@ def test_folds_documents_stay_whole_and_folds_alike():
 
 
 def test_folds_too_few_to_cut():
-    with pytest.raises(CorpusError, match='x: expected at least 3 sentences for as many folds, got 2'):
+    with pytest.raises(CorpusError, match='x: expected at least 3 sentences for 3 folds, got 2'):
         folds_of('x', of([1, 1]), 3, 1)
-    with pytest.raises(CorpusError, match='x: expected at least 3 documents, which stay whole, for as many folds, got'):
+    with pytest.raises(CorpusError, match='x: expected at least 3 documents, which are not split, for 3 folds, got'):
         folds_of('x', of([9, 1]), 3, 1)
 
 
@@ -83,7 +83,7 @@ def test_folds_documents_of_files(tmp_path, name, text, sizes):
     read = read_corpus(path, splitter='blanks')
     assert rows(chain(*documents)) == rows(read)
     again = tmp_path / 'again.jsonl'
-    again.write_text(as_json(read))
+    again.write_text(json_lines_of(read))
     assert rows(read_corpus(again)) == rows(read)
 
 

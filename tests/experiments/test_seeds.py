@@ -59,8 +59,8 @@ def test_seeds_stopped_and_started_again(corpora, undisturbed, tmp_path, capfd):
     times = (folder / 'seed-1' / 'scores.json').stat().st_mtime_ns
     assert again(corpora, folder, '--seeds', '2') == 0
     shown = capfd.readouterr()
-    assert shown.err.splitlines() == ['train.py: 1 of 2 runs are there already', 'seed 2']
-    assert shown.out.count('going on after epoch 1, ') == 1
+    assert shown.err.splitlines() == ['train.py: 1 of 2 runs are finished already', 'seed 2']
+    assert shown.out.count('resuming after epoch 1, ') == 1
     assert (folder / 'seed-1' / 'scores.json').stat().st_mtime_ns == times
     rows = [line.strip('| ').split(' | ') for line in (folder / 'seeds.md').read_text().splitlines()]
     assert '\n'.join((folder / 'seeds.md').read_text().splitlines()) in shown.out
@@ -78,7 +78,7 @@ def test_seeds_stopped_and_started_again(corpora, undisturbed, tmp_path, capfd):
     # All are there: nothing is trained, and the table is the same. Other options are refused.
     assert again(corpora, folder, '--seeds', '2') == 0
     shown = capfd.readouterr()
-    assert shown.err == 'train.py: 2 of 2 runs are there already\n'
+    assert shown.err == 'train.py: 2 of 2 runs are finished already\n'
     assert shown.out.lstrip('\n').startswith((folder / 'seeds.md').read_text())
     assert again(corpora, folder, '--seeds', '2', '--clip', '1') == 2
     assert capfd.readouterr() == ('',
@@ -95,7 +95,8 @@ def test_seeds_a_training_that_fails_ends_those_beside_it(corpora, tmp_path, cap
     shown = capfd.readouterr()
     lines = shown.err.splitlines()
     assert status == 2 and lines[-1] == (
-        'train.py: a training ended with status 2, see above; what was done is kept, and the same command goes on')
+        'train.py: a training ended with status 2, see above; finished runs are kept; run the same command '
+        'again to continue')
     fault = f'train.py: {tmp_path}/vectors.txt:2: expected 2 numbers'
     failed = [seed for seed in (5, 6) if any(line.startswith(f'seed {seed}: {fault}') for line in lines)]
     assert failed and 'seed 7' not in lines
@@ -108,10 +109,10 @@ def test_seeds_a_training_that_fails_ends_those_beside_it(corpora, tmp_path, cap
     ('--jobs 2', '--jobs has no effect without --seeds; omit it'),
     ('--seeds 0', '--seeds must be at least 1, got 0'), ('--seeds 2 --jobs 0', '--jobs must be at least 1, got 0'),
     ('--seeds 2 --seed 2147483647', '--seed must be at most 2147483647, got 2147483648'),
-    ('--seeds 2 --overwrite', '--overwrite can not stand beside --seeds: what is below --save is kept; choose another'),
-    ('--seeds 2 --workers 2', '--workers can not stand beside --seeds: they share the work of one run; --jobs trains'),
-    ('--seeds 2 --resume {run}', '--resume can not stand beside --seeds: the command with --seeds goes on by itself'),
-    ('--seeds 2 --model hmm', '--seeds means nothing with --model hmm, which is learned at once, without chance'),
+    ('--seeds 2 --overwrite', '--overwrite cannot be combined with --seeds: finished runs in --save are kept; choose'),
+    ('--seeds 2 --workers 2', '--workers cannot be combined with --seeds: workers share one run; use --jobs to'),
+    ('--seeds 2 --resume {run}', '--resume cannot be combined with --seeds: --seeds resumes stopped runs in --save'),
+    ('--seeds 2 --model hmm', '--seeds has no effect with --model hmm, which is estimated at once, without randomness'),
     ('--seeds 2 --save {run}', '{run}: expected a folder for runs, got a run; choose another --save'),
     ('--seeds 2 --save {other}', '{other}/seed-2/config.json: no such file; expected a run made by training'),
     ('--seeds 2 --save {file}', '{file}/seeds.md: cannot be written: ')])

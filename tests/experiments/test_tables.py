@@ -2,7 +2,7 @@
 
 import json
 
-from ms_crf.experiments.compare import Comparison, ill_formed
+from ms_crf.experiments.compare import Comparison, invalid_share
 from ms_crf.experiments.train import SeedRuns
 
 import pytest
@@ -50,12 +50,12 @@ def test_table_of_a_comparison_has_means_deviations_and_medians():
     run = {**RATES, 'accuracy': 0.9, 'ill_formed': 0.0, 'train_seconds': 2.0, 'sentences_per_second': 1234.5}
     found = Comparison({'hmm': [run], 'crf': [run, {**run, 'precision': 0.6, 'train_seconds': 3.0}]})
     assert found.table().splitlines() == [
-        '| model | runs | P | R | F1 | accuracy | ill-formed spans | training s | sentences/s |', f'{"|---" * 9}|',
+        '| model | runs | P | R | F1 | accuracy | invalid spans | training s | sentences/s |', f'{"|---" * 9}|',
         '| hmm | 1 | 50.00 | 25.00 | 33.33 | 90.00 | 0.00 | 2.0 | 1,234 |',
         '| crf | 2 | 55.00 ± 7.07 | 25.00 ± 0.00 | 33.33 ± 0.00 | 90.00 ± 0.00 | 0.00 ± 0.00 | 2.5 | 1,234 |']
 
 
 def test_tables_spans_that_the_scheme_does_not_allow():
-    assert ill_formed([['O', 'I-X', 'B-X', 'I-X'], ['B-Y', 'I-X']], 'BIO') == 0.5
-    assert ill_formed([['B-X', 'E-X', 'S-X', 'O']], 'BIOES') == 0 and ill_formed([['O']], 'BIO') == 0
-    assert ill_formed([['NOUN']], 'plain') == 0
+    assert invalid_share([['O', 'I-X', 'B-X', 'I-X'], ['B-Y', 'I-X']], 'BIO') == 0.5
+    assert invalid_share([['B-X', 'E-X', 'S-X', 'O']], 'BIOES') == 0 and invalid_share([['O']], 'BIO') == 0
+    assert invalid_share([['NOUN']], 'plain') == 0

@@ -96,7 +96,7 @@ def test_counting_damaged_tables(tmp_path, corpora, name, change, message, capsy
         Tagger.load(folder)
     assert message in str(raised.value) and len(str(raised.value).splitlines()) == 1
     capsys.readouterr()
-    assert train.main(['--resume', str(folder)]) == 2 and 'learned at once' in capsys.readouterr().err
+    assert train.main(['--resume', str(folder)]) == 2 and 'estimated at once' in capsys.readouterr().err
 
 
 def test_counting_tables_hold_no_objects(tmp_path, corpora):

@@ -230,8 +230,8 @@ def test_encoder_runs_resuming_with_other_text_or_another_kind_of_training(froze
     record['options'].update(train=str(tmp_path / 'train.tsv'), encoder_cache='')
     records.write_json(tmp_path / 'run' / 'config.json', record)
     (tmp_path / 'train.tsv').write_text((corpora / 'train.tsv').read_text().replace('Xan', 'Yel'))
-    for others, message in (([], f'{tmp_path}/train.tsv: these are not the sentences that {tmp_path}/run began with'),
-                            (['--encoder-lr', '1'], '--encoder-lr cannot be 0 before --resume and more after it')):
+    for others, message in (([], f'{tmp_path}/train.tsv: the sentences have changed since {tmp_path}/run was started'),
+                            (['--encoder-lr', '1'], '--encoder-lr cannot change between 0 and a positive value')):
         assert train.main(['--resume', str(tmp_path / 'run'), '--device', 'CPU', *others]) == 2
         error = capsys.readouterr().err
         assert message in error and len(error.splitlines()) == 1

@@ -3,8 +3,8 @@
 from ms_crf.reports import analysis
 from ms_crf.reports.analysis import (
     OTHERS,
-    Outcomes,
-    border,
+    Confidences,
+    boundary_error,
     confusion,
     mistakes,
     most_confused,
@@ -53,7 +53,7 @@ def test_analysis_of_spans_that_share_as_much_the_closest_is_taken():
     ((2, 4), 'the same'), ((1, 4), 'longer'), ((2, 6), 'longer'), ((0, 9), 'longer'), ((3, 4), 'shorter'),
     ((2, 2), 'shorter'), ((3, 3), 'shorter'), ((1, 3), 'crossing'), ((4, 5), 'crossing')])
 def test_analysis_how_borders_lie(predicted, expected):
-    assert border(('X', 2, 4), ('Y', *predicted)) == expected
+    assert boundary_error(('X', 2, 4), ('Y', *predicted)) == expected
 
 
 def test_analysis_types_and_borders_are_counted():
@@ -61,14 +61,14 @@ def test_analysis_types_and_borders_are_counted():
                                  ('a', 'B-X', 'O')))
     assert found.labels == ['X', 'Y'] and found.others == 0
     assert found.counts == {('X', 'X'): 1, ('Y', 'X'): 1, (None, 'X'): 1, ('Y', 'Y'): 1, ('X', None): 1}
-    assert found.borders == {('shorter', True): 1, ('the same', False): 1, ('the same', True): 1}
+    assert found.boundaries == {('shorter', True): 1, ('the same', False): 1, ('the same', True): 1}
     assert most_confused(found.counts, 2) == [(None, 'X', 1), ('X', None, 1)]
 
 
 def test_analysis_plain_tags_are_counted_and_the_rare_ones_together():
     rows = [('a b c', 'N V N', 'N N V'), ('a', 'V', 'V')]
     found = confusion(evaluation(*rows, scheme='plain'))
-    assert found.counts == {('N', 'N'): 1, ('V', 'N'): 1, ('N', 'V'): 1, ('V', 'V'): 1} and not found.borders
+    assert found.counts == {('N', 'N'): 1, ('V', 'N'): 1, ('N', 'V'): 1, ('V', 'V'): 1} and not found.boundaries
     many = ' '.join(f'T{number:02}' for number in range(25))
     again = ' '.join(['T00'] * 24 + ['T24'])
     found = confusion(evaluation((many, many, many), (many, many, again), scheme='plain'))
@@ -80,37 +80,37 @@ def test_analysis_plain_tags_are_counted_and_the_rare_ones_together():
 
 def test_analysis_expected_calibration_error_of_a_worked_example():
     """Two bins: 0.55 and 0.65 of which one is right, 0.95 three times of which all are: (2 * 0.1 + 3 * 0.05) / 5."""
-    found = reliability(Outcomes(np.array([0.55, 0.65, 0.95, 0.95, 0.95]), np.array([1, 0, 1, 1, 1], bool)), bins=2)
+    found = reliability(Confidences(np.array([0.55, 0.65, 0.95, 0.95, 0.95]), np.array([1, 0, 1, 1, 1], bool)), bins=2)
     assert found.ece == pytest.approx(abs((0.55 + 0.65 + 3 * 0.95) / 5 - 4 / 5))
-    found = reliability(Outcomes(np.array([0.55, 0.65, 0.95, 0.95, 0.95]), np.array([1, 0, 1, 1, 1], bool)))
+    found = reliability(Confidences(np.array([0.55, 0.65, 0.95, 0.95, 0.95]), np.array([1, 0, 1, 1, 1], bool)))
     assert found.ece == pytest.approx((0.45 + 0.65 + 3 * 0.05) / 5)
-    assert (found.number, found.right) == (5, 0.8) and found.confidence == pytest.approx(0.81)
-    assert [(one.number, one.right) for one in found.bins if one.number] == [(1, 1.0), (1, 0.0), (3, 1.0)]
+    assert (found.number, found.accuracy) == (5, 0.8) and found.confidence == pytest.approx(0.81)
+    assert [(one.number, one.accuracy) for one in found.bins if one.number] == [(1, 1.0), (1, 0.0), (3, 1.0)]
 
 
 def test_analysis_calibration_beside_numpy():
     rng = np.random.default_rng(4)
     confidences = np.concatenate((rng.random(500), [0.0, 0.1, 0.5, 1.0]))
     right = rng.random(504) < confidences ** 2
-    found = reliability(Outcomes(confidences, right))
+    found = reliability(Confidences(confidences, right))
     edges = np.linspace(0, 1, 11)
     expected = 0.0
     for place, one in enumerate(found.bins):
         inside = (confidences > edges[place]) & (confidences <= edges[place + 1]) | ((place == 0) & (confidences == 0))
         assert one.number == inside.sum()
         assert one.confidence == pytest.approx(confidences[inside].mean())
-        assert one.right == pytest.approx(right[inside].mean())
+        assert one.accuracy == pytest.approx(right[inside].mean())
         expected += inside.sum() / 504 * abs(confidences[inside].mean() - right[inside].mean())
     assert found.ece == pytest.approx(expected)
-    assert reliability(Outcomes(np.array([]), np.array([], bool))) is None
+    assert reliability(Confidences(np.array([]), np.array([], bool))) is None
 
 
 def test_analysis_what_is_right_of_tokens_and_of_entities():
     given = evaluation(('a b c d', 'B-X I-X O B-Y', 'B-X O O B-Y', [0.9, 0.4, 0.8, 0.7]), ('a', 'O', 'B-X', [0.6]))
     tokens, entities = of_tokens(given), of_entities(given)
     assert tokens.confidences.tolist() == [0.9, 0.4, 0.8, 0.7, 0.6]
-    assert tokens.right.tolist() == [True, False, True, True, False]
-    assert (entities.confidences.tolist(), entities.right.tolist()) == ([0.9, 0.7, 0.6], [False, True, False])
+    assert tokens.correct.tolist() == [True, False, True, True, False]
+    assert (entities.confidences.tolist(), entities.correct.tolist()) == ([0.9, 0.7, 0.6], [False, True, False])
 
 
 # Parts of the entities
@@ -156,8 +156,8 @@ def test_analysis_the_surest_error_comes_first():
     given = evaluation(('a b', 'B-X O', 'O O', [0.6, 0.99]), ('a', 'O', 'O', [0.3]),
                        ('a b', 'O B-Y', 'B-X B-Y', [0.8, 0.7]), ('a b c', 'B-X I-X O', 'O O B-Y', [0.9, 0.5, 0.2]))
     found, number = mistakes(given, 2)
-    assert number == 3 and [(one.place, one.confidence) for one in found] == [(2, 0.8), (0, 0.6)]
-    assert [one.place for one in mistakes(given, 10)[0]] == [2, 0, 3]
+    assert number == 3 and [(one.sentence_index, one.confidence) for one in found] == [(2, 0.8), (0, 0.6)]
+    assert [one.sentence_index for one in mistakes(given, 10)[0]] == [2, 0, 3]
     assert mistakes(given, 10)[0][2].confidence == 0.5           # the least sure tag of the entity that is missed
     gold, predicted = found[0].gold, found[0].predicted
     assert [(piece.text, piece.type, piece.wrong) for piece in gold] == [('a', None, False), ('b', 'Y', False)]
@@ -167,7 +167,7 @@ def test_analysis_the_surest_error_comes_first():
 def test_analysis_errors_without_confidences_keep_their_order_and_characters_stand_close():
     given = evaluation(('a b c', 'O O O', 'B-X I-X O'), ('a', 'O', 'O'), ('a b', 'B-X O', 'O O'))
     found, number = mistakes(given, 5, '')
-    assert number == 2 and [(one.place, one.confidence) for one in found] == [(0, None), (2, None)]
+    assert number == 2 and [(one.sentence_index, one.confidence) for one in found] == [(0, None), (2, None)]
     assert [piece.text for piece in found[0].gold] == ['abc'] and [piece.text for piece in found[0].predicted] == [
         'ab', 'c']
 
@@ -188,14 +188,14 @@ def test_analysis_what_nobody_has_judged_is_in_no_figure():
     found = evaluation(('a b c d e f g', 'B-X I-X O B-X ? O B-Y', 'B-X I-X O B-X B-Y O O', [0.9] * 4 + [0.5, 0.8, 0.7]),
                        ('h i', '? B-X', 'B-Y B-X', [0.6, 0.4]))
     found.gold[0][4] = found.gold[1][0] = OPEN
-    assert found.unjudged == 2 and found.types == ['X', 'Y']
+    assert found.unannotated == 2 and found.types == ['X', 'Y']
     assert found.spans == [([('X', 0, 1), ('Y', 6, 6)], [('X', 0, 1)]), ([('X', 1, 1)], [('X', 1, 1)])]
     # By token: X three and one times, Y once, missed; correct, predicted and gold.
     assert found.token_counts.sum(0).tolist() == [[4, 4, 4], [0, 0, 1]]
     assert confusion(found).counts == {('X', 'X'): 2, ('Y', None): 1}
-    assert of_tokens(found).right.tolist() == [True, True, True, True, True, False, True]
+    assert of_tokens(found).correct.tolist() == [True, True, True, True, True, False, True]
     assert of_tokens(found).confidences.tolist() == [0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.4]
-    assert of_entities(found).confidences.tolist() == [0.9, 0.4] and of_entities(found).right.all()
+    assert of_entities(found).confidences.tolist() == [0.9, 0.4] and of_entities(found).correct.all()
     wrong, count = mistakes(found, 9)
     assert count == 1 and [(piece.text, piece.wrong) for piece in wrong[0].gold if piece.type] == [
         ('a b', False), ('g', True)]

@@ -5,7 +5,7 @@ import re
 
 from ms_crf.models.chains import LOGARITHMS, SCORES, Chain
 from ms_crf.reports import pictures
-from ms_crf.reports.analysis import Outcomes, reliability
+from ms_crf.reports.analysis import Confidences, reliability
 from ms_crf.text.schemes import allowed_transitions
 
 import numpy as np
@@ -54,13 +54,13 @@ def test_pictures_contrast_of_known_colours():
 @pytest.mark.slow
 def test_pictures_what_is_forbidden_is_hatched():
     """After O and at the start no span may go on: 2 of 15."""
-    svg = pictures.transitions(chain(allowed_transitions('BIO', TAGS)), TAGS, 'here')
+    svg = pictures.transition_plot(chain(allowed_transitions('BIO', TAGS)), TAGS, 'here')
     hatched = re.findall(r'style="fill: url\(#here-h', svg)
     assert len(hatched) == 2 and '2 of 15 transitions are forbidden' in svg
-    assert not re.search(r'url\(#here-h', pictures.transitions(chain(None), TAGS, 'here'))
+    assert not re.search(r'url\(#here-h', pictures.transition_plot(chain(None), TAGS, 'here'))
     impossible = chain(None, LOGARITHMS)
     impossible.transitions[0, 1] = -np.inf
-    svg = pictures.transitions(impossible, TAGS, 'here')
+    svg = pictures.transition_plot(impossible, TAGS, 'here')
     assert len(re.findall(r'style="fill: url\(#here-h', svg)) == 1 and 'nan' not in svg and 'inf' not in svg.lower()
 
 
@@ -70,7 +70,7 @@ def test_pictures_what_is_forbidden_is_hatched():
 def test_pictures_figures_stand_out_from_their_cells(means, dark):
     tags = [f'T{number}' for number in range(12)]
     given = chain(None, means, 12)
-    drawn = pictures.transitions(given, tags, 'here')
+    drawn = pictures.transition_plot(given, tags, 'here')
     edge = re.search('#[0-9a-f]{6}', resolved('var(--page)', dark)).group()
     svg = resolved(drawn, dark)
     cells = re.findall(rf'style="fill: (#[0-9a-f]{{6}}); stroke: {edge}', svg)
@@ -96,12 +96,12 @@ def test_pictures_colours_of_lines_stand_out(dark):
 def test_pictures_colours_are_all_of_the_page_and_names_stay(label):
     """No colour stands in a picture itself, so all follow the theme; text that looks like a colour is left alone."""
     tags = ['O', f'B-{label}', f'I-{label}']
-    outcomes = Outcomes(RNG.random(200), RNG.random(200) < 0.5)
+    outcomes = Confidences(RNG.random(200), RNG.random(200) < 0.5)
     metrics = [{'epoch': 1, 'loss': 3.0, 'f1': 0.2, 'best': True}, {'epoch': 2, 'loss': 1.5, 'f1': 0.1, 'best': False}]
-    for svg in (pictures.courses({label: metrics, 'other': metrics}, 'f1', 'a'),
-                pictures.transitions(chain(allowed_transitions('BIO', tags)), tags, 'b'),
-                pictures.reliabilities({'tokens': [(label, reliability(outcomes))] * 2}, 'c'),
-                pictures.intervals([(label, 0.5, (0.4, 0.6)), ('Y', 0.1, None)], 'd')):
+    for svg in (pictures.learning_curves({label: metrics, 'other': metrics}, 'f1', 'a'),
+                pictures.transition_plot(chain(allowed_transitions('BIO', tags)), tags, 'b'),
+                pictures.reliability_diagrams({'tokens': [(label, reliability(outcomes))] * 2}, 'c'),
+                pictures.interval_plot([(label, 0.5, (0.4, 0.6)), ('Y', 0.1, None)], 'd')):
         elements = ''.join(re.findall('<[^>]*>', svg))
         assert 'var(--ink)' in elements and not re.search('[:"] ?(#[0-9a-f]{3}|rgb|white|black)', elements)
         escaped = label.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;')
@@ -124,14 +124,15 @@ def test_pictures_colours_of_the_page_stand_out_in_light_and_in_dark():
 
 @pytest.mark.slow
 def test_pictures_are_the_same_each_time_and_share_no_names():
-    outcomes = Outcomes(RNG.random(200), RNG.random(200) < 0.5)
+    outcomes = Confidences(RNG.random(200), RNG.random(200) < 0.5)
     metrics = [{'epoch': 1, 'loss': 3.0, 'f1': 0.2, 'best': True}, {'epoch': 2, 'loss': 1.5, 'f1': 0.1, 'best': False}]
     given = chain(allowed_transitions('BIO', TAGS))
 
     def draw(name):
-        return [pictures.courses({'run': metrics}, 'f1', f'{name}-1'), pictures.transitions(given, TAGS, f'{name}-2'),
-                pictures.reliabilities({'tokens': [('as it is', reliability(outcomes))]}, f'{name}-3'),
-                pictures.intervals([('X', 0.5, (0.4, 0.6)), ('Y', 0.1, None)], f'{name}-4')]
+        return [pictures.learning_curves({'run': metrics}, 'f1', f'{name}-1'),
+                pictures.transition_plot(given, TAGS, f'{name}-2'),
+                pictures.reliability_diagrams({'tokens': [('as it is', reliability(outcomes))]}, f'{name}-3'),
+                pictures.interval_plot([('X', 0.5, (0.4, 0.6)), ('Y', 0.1, None)], f'{name}-4')]
     first, again = draw('a'), draw('a')
     assert first == again
     ids = [re.findall(r' id="([^"]*)"', svg) for svg in first + draw('b')]
@@ -142,5 +143,5 @@ def test_pictures_are_the_same_each_time_and_share_no_names():
 
 
 def test_pictures_names_are_drawn_as_they_are():
-    svg = pictures.intervals([('$x^2$ <b>&', 0.5, None), ('人名', 0.5, None)], 'here')
+    svg = pictures.interval_plot([('$x^2$ <b>&', 0.5, None), ('人名', 0.5, None)], 'here')
     assert '>$x^2$ &lt;b&gt;&amp;</text>' in svg and '>人名</text>' in svg and '<b>' not in svg

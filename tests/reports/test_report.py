@@ -168,14 +168,14 @@ def test_report_a_hidden_markov_model(write, hmm, corpora, tmp_path):
     scores = json.loads((hmm / 'scores.json').read_text())['test']
     assert [row[0] for row in rows[1:]] == ['overall', 'PER']
     assert rows[1][1:4] == [f'{100 * scores[name]:.2f}' for name in ('precision', 'recall', 'f1')]
-    assert 'it has no epochs' in page.section('course')
-    assert 'Logarithms of the probability' in page.section('transitions')
+    assert 'it has no epochs' in page.section('curves')
+    assert 'Log probabilities of the transitions' in page.section('transitions')
     words = next(one['text'] for one in page.all('desc') if one['attributes']['id'].startswith('picture-transitions'))
     best = tagger.decoder.chain().transitions
     row, column = np.unravel_index(best.argmax(), best.shape)
     assert f'{tagger.tags[row]} to {tagger.tags[column]} {best.max():.1f}' in words
-    assert 'The temperature ' in page.section('confidence')
-    assert 'ms-crf train --train' in page.section('origin') and '--model hmm' in page.section('origin')
+    assert 'The temperature ' in page.section('calibration')
+    assert 'ms-crf train --train' in page.section('settings') and '--model hmm' in page.section('settings')
 
 
 @pytest.mark.slow
@@ -214,22 +214,22 @@ def test_report_networks_with_a_crf_and_without(write, undisturbed, softmax):
     allowed = allowed_transitions('BIO', tagger.tags)
     forbidden = sum(int((~part).sum()) for part in allowed)
     titles = [one['text'] for one in page.all('title') if 'svg' in one['within']]
-    assert titles == ['Learning curves', 'Scores of transitions', 'Reliability of confidences']
+    assert titles == ['Learning curves', 'Transition scores', 'Reliability diagrams']
     words = {one['attributes']['id'].split('-')[1]: one['text'] for one in page.all('desc')}
     assert words['transitions'].startswith(f'{forbidden} of 15 transitions are forbidden.')
     metrics = SavedRun.open(undisturbed[0]).metrics
-    assert f'loss: {metrics[0]["loss"]:.4g} in epoch 1, {metrics[-1]["loss"]:.4g} in epoch 3' in words['course']
-    assert f'learning rate: {metrics[0]["learning_rate"]:.4g} in epoch 1' in words['course']
+    assert f'loss: {metrics[0]["loss"]:.4g} in epoch 1, {metrics[-1]["loss"]:.4g} in epoch 3' in words['curves']
+    assert f'learning rate: {metrics[0]["learning_rate"]:.4g} in epoch 1' in words['curves']
     best = max((record for record in metrics if record['best']), key=lambda record: record['epoch'])
-    assert words['course'].endswith(f'best epoch: {best["epoch"]}.')
+    assert words['curves'].endswith(f'best epoch: {best["epoch"]}.')
     assert len(page.table('Epochs')) == 4
 
     page = write(softmax)
-    assert 'chooses each tag by itself' in page.section('transitions')
-    assert 'The temperature ' in page.section('confidence')
+    assert 'it predicts each tag independently' in page.section('transitions')
+    assert 'The temperature ' in page.section('calibration')
 
     page = write(undisturbed[0], softmax)
-    assert page.all('h1')[0]['text'] == '2 runs side by side'
+    assert page.all('h1')[0]['text'] == 'Comparison of 2 runs'
     assert page.table('Options that differ')[1:] == [['--head', 'crf', 'softmax']]
 
 
@@ -249,7 +249,7 @@ def test_report_runs_side_by_side(write, hmm, corpora, tmp_path):
     assert float(rows[2][2]) == pytest.approx(float(scores[1][3]) - float(scores[3][3]), abs=0.011)
     assert page.table('Options that differ')[1:] == [['--train', str(corpora / 'train.tsv')] + [
         str(corpora / 'train.tsv'), str(half)]]
-    assert 'Without epochs' in page.section('course')
+    assert 'No learning curves' in page.section('curves')
 
 
 @pytest.mark.slow
@@ -259,11 +259,11 @@ def test_report_plain_tags(write, tmp_path):
     corpus = tmp_path / 'train.tsv'
     assert train.main(['--model', 'hmm', *files(tmp_path, dev=corpus), '--save', str(tmp_path / 'run')]) == 0
     page = write(tmp_path / 'run')
-    assert [row[0] for row in page.table('Tags, each token by itself')] == ['tag', 'overall', 'ADV', 'DET', 'NOUN',
+    assert [row[0] for row in page.table('Tags of tokens')] == ['tag', 'overall', 'ADV', 'DET', 'NOUN',
                                                                            'VERB']
     rows = page.table('Rows are gold')
     assert rows[0] == ['gold', 'ADV', 'DET', 'NOUN', 'VERB'] and rows[2] == ['DET', '0', '1', '0', '0']
-    assert 'Borders' not in page.section('confusion') and 'entity' not in page.section('parts')
+    assert 'Boundaries' not in page.section('confusion') and 'entity' not in page.section('groups')
 
 
 # What is in the page
@@ -301,7 +301,7 @@ def test_report_everything_from_outside_is_text(write, strange):
 @pytest.mark.slow
 def test_report_the_same_figures_make_the_same_page(write, hmm):
     def without_speed(page):
-        return re.sub(r'While this page was made, [\d,]+ sentences \([\d,]+ tokens\)', '', page.text)
+        return re.sub(r'Speed while this page was made: [\d,]+ sentences \([\d,]+ tokens\)', '', page.text)
     assert without_speed(write(hmm)) == without_speed(write(hmm))
 
 
@@ -328,10 +328,10 @@ def test_report_files_of_the_training_that_are_gone(write, hmm, corpora, tmp_pat
     os.remove(tmp_path / 'train.tsv')
     (tmp_path / 'dev.tsv').write_text('tagless\n')
     page = write(tmp_path / 'other')
-    assert f'The train file that config.json names, {tmp_path}/train.tsv, is missing.' in page.section('parts')
+    assert f'The train file that config.json names, {tmp_path}/train.tsv, is missing.' in page.section('groups')
     assert (f'The dev file that config.json names, {tmp_path}/dev.tsv, has changed since the training.'
-            in page.section('confidence'))
-    assert 'No temperature could be fitted' in page.section('confidence')
+            in page.section('calibration'))
+    assert 'no temperature was fitted' in page.section('calibration')
 
 
 # What is refused
@@ -342,7 +342,7 @@ def test_report_a_file_that_the_run_names_is_gone(refused, hmm, corpora, tmp_pat
     assert train.main(['--model', 'hmm', *arguments, '--save', str(tmp_path / 'other')]) == 0
     os.remove(tmp_path / 'test.tsv')
     assert refused(tmp_path / 'other') == (f'{tmp_path}/test.tsv, the test file that {tmp_path}/other/config.json '
-                                           'names, is missing; name a tagged file with --input')
+                                           'names, is missing; name another tagged file with --input')
     assert refused(hmm, '--input', 'absent.tsv').startswith('absent.tsv: ')
 
 
@@ -365,7 +365,7 @@ def test_report_a_run_from_somebody_else_names_a_file_of_this_machine(hmm, tmp_p
         printed = ''.join(capsys.readouterr()) + (output.read_text() if output.exists() else '')
         assert 'SECRET' not in printed
         if part == 'test':
-            assert status == 2 and printed.count('\n') == 1 and 'name a tagged file with --input' in printed
+            assert status == 2 and printed.count('\n') == 1 and 'name another tagged file with --input' in printed
             assert f'{path}, the test file that {hmm}/config.json names, ' in printed
 
 
@@ -386,7 +386,7 @@ def test_report_arguments_that_can_not_be(refused, hmm, arguments, message):
 
 def test_report_columns_of_json_lines(refused, strange):
     run, _ = strange
-    assert refused(run, '--columns', '0,1').startswith('--columns means nothing with JSON lines, which ')
+    assert refused(run, '--columns', '0,1').startswith('--columns has no effect with JSON lines, the format of ')
 
 
 @pytest.mark.slow
@@ -399,7 +399,7 @@ def test_report_a_file_without_entities(write, hmm, tmp_path):
     shutil.copytree(hmm, again)
     page = write(hmm, '--input', path)
     assert page.table('Exact entities: same tokens')[1:] == [['overall', '0.00', '0.00', '0.00', 'none', '0', '0', '0']]
-    assert '100.00 % of the tags are right (100.00 to 100.00)' in page.section('scores')
+    assert 'accuracy of the tags is 100.00 % (100.00 to 100.00)' in page.section('scores')
     assert '0 of 2 sentences have an error' in page.section('errors')
     page = write(hmm, again, '--input', path)
     assert page.table('F1 of the first run minus')[1][2:5] == ['+0.00', '+0.00 to +0.00', '1.0000']
@@ -410,7 +410,7 @@ def test_report_runs_with_tags_of_two_kinds(refused, hmm, corpora, tmp_path):
     (tmp_path / 'plain.tsv').write_text('a\tDET\nman\tNOUN\n\n')
     arguments = [text for part in ('train', 'dev', 'test') for text in (f'--{part}', str(tmp_path / 'plain.tsv'))]
     assert train.main(['--model', 'hmm', *arguments, '--save', str(tmp_path / 'plain')]) == 0
-    assert 'must have tags of the same kind as' in refused(hmm, tmp_path / 'plain')
+    assert 'spans and plain tags cannot be compared' in refused(hmm, tmp_path / 'plain')
 
 
 def test_report_a_run_that_is_damaged(refused, hmm):

@@ -32,12 +32,12 @@ def test_report_in_browser_a_run_with_a_crf(browser, write, undisturbed):
     check_page(browser, page)
     with opened(browser, page, width=390) as shown:
         headings = shown.locator('h2').all_inner_texts()
-        assert headings[0] == 'Scores' and 'Which tag follows which' in headings
+        assert headings[0] == 'Scores' and 'Transitions' in headings
         for picture in shown.locator('svg[role=img]').all():
             assert picture.bounding_box()['height'] > 50 and picture.get_attribute('aria-labelledby')
         # A link of the table of contents leads to its part of the page.
         shown.locator('nav a', has_text='Transitions').click()
-        assert shown.locator('h2', has_text='Which tag follows which').bounding_box()['y'] < 100
+        assert shown.locator('h2', has_text='Transitions').bounding_box()['y'] < 100
 
 
 @pytest.mark.slow

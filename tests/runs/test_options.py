@@ -110,7 +110,7 @@ def test_options_every_number_has_bounds():
     (['--device', 'cpu'], "argument --device: invalid choice: 'cpu' (choose from auto, CPU, GPU, Ascend); did you m"),
     (['--head', 'x' * 900], "argument --head: invalid choice: 'xxx"),
     (['--resume', 'a', '--resume=b'], '--resume appears twice, expected it once'),
-    (['--train', 'mine.tsv'], '--train needs a --dev beside it'),
+    (['--train', 'mine.tsv'], '--train needs --dev, a file of tagged sentences'),
 ])
 def test_options_a_faulty_command_line(arguments, message):
     assert refused(arguments).startswith(message)
@@ -133,7 +133,7 @@ def test_options_a_faulty_command_line(arguments, message):
     ('{"save": "a\\u0000b"}', r"--save must be a path without NUL characters, got 'a\x00b'"),
     ('{"test": "\\ud800"}', r"--test must be a path in UTF-8, got '\ud800'"),
     ('{"encoder": "%s"}' % ('n' * 300), '--encoder must be a shorter path, got one that is too lo'),
-    ('{"save": ""}', '--save must be a name, got nothing'), ('{"train": "x.tsv"}', '--train needs a --dev beside it'),
+    ('{"save": ""}', '--save must be a name, got nothing'), ('{"train": "x.tsv"}', '--train needs --dev, a file'),
     ('[]', 'expected a JSON object of options, got list'),
     ('', 'options.json:1: expected a JSON object of options: Expecting value at column 1'),
     ('[' * 100000, 'expected a JSON object of options: it is nested too deeply'),

@@ -113,8 +113,8 @@ def test_balance_a_run_is_shifted_by_what_suits_dev(runs):
     assert before['shift'] == 0.0 and before['dev']['f1'] < 0.5
     assert scores['shift'] > 0 and scores['dev']['f1'] == 1.0
     assert scores == SavedRun.open(folder / 'with').scores
-    assert (f'the score of O is lowered by {scores["shift"]:g}, which suits dev: F1 {before["dev"]["f1"]:.2%} without, '
-            '100.00% with it') in said
+    assert (f'the score of O is lowered by {scores["shift"]:g}, the best shift on dev: F1 {before["dev"]["f1"]:.2%} '
+            'without, 100.00% with the shift') in said
     one, other = (records.read_tensors(folder / name / 'weights.ckpt') for name in ('with', 'without'))
     names = json.loads((folder / 'with/vocab.json').read_text())['tags']
     change = other['projection.bias'] - one['projection.bias']
@@ -143,7 +143,7 @@ def test_balance_where_nothing_was_learned_nothing_is_shifted(texts, tmp_path):
     """Though a shift would make every Xan a person: no span was right without it, and that is what is said."""
     scores, run = trained(texts, tmp_path / 'run', train='seldom.tsv', dev='lone.tsv')
     assert (scores['shift'], scores['dev']['f1']) == (0.0, 0.0)
-    assert 'nothing was learned: on dev the model is no better than the tag' in run.watcher.output.getvalue()
+    assert 'nothing was learned: on dev the model is no better than predicting the tag' in run.watcher.output.getvalue()
 
 
 class StopsWhileBalancing(Watcher):

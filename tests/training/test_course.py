@@ -9,7 +9,7 @@ from ms_crf.cli import train
 from ms_crf.runs import records
 from ms_crf.runs.run import SavedRun
 from ms_crf.training import course
-from ms_crf.training.schedules import Best, Course, course_of
+from ms_crf.training.schedules import BestEpoch, EpochSettings, epoch_settings
 
 import numpy as np
 import pytest
@@ -20,17 +20,17 @@ from support.tensors import close
 from support.trainings import SMALL, files, options_of
 
 pytestmark = pytest.mark.usefixtures('steps_compiled_once')
-OF_40 = Course(epochs=40, patience=12, warmup=0.5, decay=0.03, average_every=8)
+OF_40 = EpochSettings(epochs=40, patience=12, warmup=0.5, decay=0.03, average_every=8)
 
 
 def test_course_long_epochs_are_as_they_were():
     for steps in (25, 43, 106, 5000):
-        assert course_of(steps) == OF_40
+        assert epoch_settings(steps) == OF_40
 
 
 @pytest.mark.parametrize('steps', [1, 2, 4, 7, 24])
 def test_course_short_epochs_are_more(steps):
-    course = course_of(steps)
+    course = epoch_settings(steps)
     for epochs, least in ((course.epochs, 1000), (course.patience, 300)):
         assert (epochs - 1) * steps < least <= epochs * steps
     assert course.warmup * steps == pytest.approx(12.5)
@@ -39,10 +39,10 @@ def test_course_short_epochs_are_more(steps):
 
 
 def test_course_what_was_given_is_obeyed():
-    assert course_of(2, 40, 12, 0.5, 0.03) == OF_40._replace(average_every=1)
-    assert course_of(106, 3, 0, 2.0, 0.0) == Course(3, 0, 2.0, 0.0, 8)
-    assert course_of(2, epochs=4).warmup < 1                     # it must not fill what is asked for
-    assert course_of(2, epochs=4).patience == 150
+    assert epoch_settings(2, 40, 12, 0.5, 0.03) == OF_40._replace(average_every=1)
+    assert epoch_settings(106, 3, 0, 2.0, 0.0) == EpochSettings(3, 0, 2.0, 0.0, 8)
+    assert epoch_settings(2, epochs=4).warmup < 1                     # it must not fill what is asked for
+    assert epoch_settings(2, epochs=4).patience == 150
 
 
 def tagged(outside, others):
@@ -55,38 +55,38 @@ def taken(best, scores):
 
 def test_course_an_untrained_model_is_not_the_best():
     """What 50 sentences of the sample gave: an F1 of 1 % by chance, then 'O' for every word, then spans."""
-    best = Best(tagged(799, 201), plain=False)
+    best = BestEpoch(tagged(799, 201), plain=False)
     assert taken(best, [(0.0048, 0.0314, 15.7), (0.0, 0.799, 14.9), (0.0, 0.799, 12.8), (0.0, 0.799, 13.0),
                         (0.03, 0.5, 9.0), (0.038, 0.803, 8.0), (0.35, 0.85, 5.0), (0.35, 0.85, 1.0),
                         (0.35, 0.851, 6.0), (0.36, 0.7, 4.0), (0.1, 0.99, 1.0)]) == [
         True, True, True, False, False, True, True, False, True, True, False]
-    assert (best.epoch, best.moved) == (10, 10)
+    assert (best.epoch, best.last_progress) == (10, 10)
     assert best.nothing_learned() is None
 
 
 def test_course_patience_begins_anew_with_every_kind_of_progress():
-    best = Best(tagged(99, 1), plain=False)
+    best = BestEpoch(tagged(99, 1), plain=False)
     taken(best, [(0.0, 0.99, 3.0), (0.02, 0.9, 3.5), (0.05, 0.97, 3.2), (0.05, 0.95, 3.2)])
-    assert (best.epoch, best.moved) == (1, 3)
+    assert (best.epoch, best.last_progress) == (1, 3)
 
 
 def test_course_a_model_of_the_most_frequent_tag_has_learned_nothing():
-    best = Best(tagged(80, 20), plain=False)
+    best = BestEpoch(tagged(80, 20), plain=False)
     taken(best, [(0.01, 0.2, 9.0), (0.0, 0.8, 8.0)])
-    assert best.nothing_learned().startswith("nothing was learned: on dev the model is no better than the tag 'O' for "
-                                             'every word (accuracy 80.00%, of that tag 80.00%)')
-    plain = Best([['NOUN', 'NOUN', 'VERB']], plain=True)
+    assert best.nothing_learned().startswith("nothing was learned: on dev the model is no better than predicting the "
+                                             "tag 'O' for every word (accuracy 80.00%, 80.00% with that tag)")
+    plain = BestEpoch([['NOUN', 'NOUN', 'VERB']], plain=True)
     taken(plain, [(2 / 3, 2 / 3, 1.0)])
     assert "the tag 'NOUN'" in plain.nothing_learned()
     taken(plain, [(1.0, 1.0, 1.0)])
     assert plain.nothing_learned() is None
-    alone = Best([['O', 'O']], plain=False)                      # a dev that can't tell
+    alone = BestEpoch([['O', 'O']], plain=False)                      # a dev that can't tell
     taken(alone, [(0.0, 1.0, 1.0)])
     assert alone.nothing_learned() is None
 
 
 def test_course_the_state_of_the_best_epoch():
-    best, other, third = (Best(tagged(8, 2), plain=False) for _ in range(3))
+    best, other, third = (BestEpoch(tagged(8, 2), plain=False) for _ in range(3))
     taken(best, [(0.0, 0.8, 3.0), (0.2, 0.5, 2.0), (0.05, 0.9, 1.0)])
     other.load(np.array(best.state(), np.float64).tolist())
     assert vars(other) == vars(best)
@@ -116,7 +116,7 @@ def test_course_a_small_corpus_is_averaged_from_its_first_step(corpora, tmp_path
     first = records.as_arrays(run.network.trainable_params())
     expected = {name: array.astype(float) for name, array in first.items()}
     run.run_epoch()
-    assert run.course == course_of(len(recorder.weights), epochs=2)
+    assert run.epoch_settings == epoch_settings(len(recorder.weights), epochs=2)
     for step, weights in enumerate(recorder.weights, 1):
         decay = min(0.9, step / (10 + step))
         for name, array in weights.items():
@@ -140,10 +140,11 @@ def test_course_what_a_training_on_few_sentences_says(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     dev = tmp_path / 'dev.tsv'
     first = next(number for number, line in enumerate(dev.read_text().splitlines(), 1) if 'PER' in line)
-    assert (f"{dev}: 8 tags that train lacks can only be missed (PER 8), the first, 'B-PER', at line {first}") in lines
-    assert sum('4 tags that train lacks can only be missed (LOC 4)' in line for line in lines) == 1
-    for start in ('short epochs (steps in each: ',
-                  "nothing was learned: on dev the model is no better than the tag 'O'"):
+    assert (f"{dev}: 8 tags do not occur in train and cannot be predicted (PER 8); the first is 'B-PER' at line "
+            f'{first}') in lines
+    assert sum('4 tags do not occur in train and cannot be predicted (LOC 4)' in line for line in lines) == 1
+    for start in ('short epochs of ',
+                  "nothing was learned: on dev the model is no better than predicting the tag 'O'"):
         assert sum(line.startswith(start) for line in lines) == 1
     metrics = [json.loads(line) for line in (folder / records.METRICS).read_text().splitlines()]
     assert {record['f1'] for record in metrics} == {0.0}
@@ -164,7 +165,7 @@ def test_course_why_a_training_ended(undisturbed, tmp_path, capsys):
     shown = capsys.readouterr().out.splitlines()
     scores = json.loads((folder / records.SCORES).read_text())
     assert scores['epochs'] < 60 and scores['dev']['f1'] == 1
-    assert shown.count('stopped: no better dev score for 3 epochs') == 1
+    assert shown.count('early stopping: no better dev score for 3 epochs') == 1
     assert scores['best_epoch'] == scores['epochs'] - 3
 
 

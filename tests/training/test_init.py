@@ -176,8 +176,8 @@ def test_init_without_the_weights_it_began_with_it_does_not_go_on(undisturbed, t
     (tmp_path / 'run' / 'state.ckpt').unlink()
     assert train.main(['--resume', str(tmp_path / 'run'), '--device', 'CPU']) == 2
     error = capfd.readouterr().err
-    assert error == (f'train.py: {tmp_path}/run/state.ckpt: no such file; it holds the weights of another run that the '
-                     'training began with, and without it the training can not go on; restore it, or begin again\n')
+    assert error == (f'train.py: {tmp_path}/run/state.ckpt: no such file; it contains the weights from the run of '
+                     '--init, and the training cannot resume without it; restore the file, or start again\n')
 
 
 @slow

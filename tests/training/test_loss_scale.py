@@ -8,7 +8,7 @@ from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.runs import records
 from ms_crf.training import course
 from ms_crf.training import step as steps
-from ms_crf.training.schedules import FIRST, GROWS_AFTER, LEAST, MOST, LossScale
+from ms_crf.training.schedules import GROWS_AFTER, INITIAL_SCALE, MAX_SCALE, MIN_SCALE, LossScale
 from ms_crf.training.step import BETA1, BETA2, Optimizer
 from ms_crf.training.watchers import NotFinite, Stopped
 
@@ -105,18 +105,18 @@ def test_loss_scale_the_scale_follows_what_floats_can_hold():
     scale = LossScale()
     for _ in range(GROWS_AFTER - 1):
         scale.take(True)
-    assert scale.scale == FIRST
+    assert scale.scale == INITIAL_SCALE
     scale.take(True)
-    assert (scale.scale, scale.good) == (2 * FIRST, 0)
+    assert (scale.scale, scale.good) == (2 * INITIAL_SCALE, 0)
     scale.take(True)
     scale.take(False)
-    assert (scale.scale, scale.good) == (FIRST, 0) and not scale.exhausted()
+    assert (scale.scale, scale.good) == (INITIAL_SCALE, 0) and not scale.exhausted()
     again = LossScale()
     again.load(scale.state())
     for _ in range(GROWS_AFTER * 20):
         again.take(True)
-    assert again.scale == MOST
-    while again.scale > LEAST:
+    assert again.scale == MAX_SCALE
+    while again.scale > MIN_SCALE:
         again.take(False)
     assert not again.exhausted()
     again.take(False)
@@ -146,7 +146,7 @@ def test_loss_scale_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to
 
     run = course.start(options, Steps(4))
     run.watcher.run = run
-    run.scaling.scale = MOST                                     # with which the first two overflow
+    run.scaling.scale = MAX_SCALE                                     # with which the first two overflow
     first = records.as_arrays(run._parameters())
     with pytest.raises(Stopped):
         run.run()
@@ -154,7 +154,7 @@ def test_loss_scale_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to
         assert count == 0 and all((weights[name] == array).all() for name, array in first.items())
     state = records.read_tensors(tmp_path / 'run' / records.STATE)
     assert state['position'].tolist()[1:3] == [4, run.steps]
-    assert state['loss_scale'].tolist() == [run.scaling.scale, run.scaling.good] < [MOST / 2, 0]
+    assert state['loss_scale'].tolist() == [run.scaling.scale, run.scaling.good] < [MAX_SCALE / 2, 0]
     assert np.isfinite(run.loss_sum)
     again = course.resume(tmp_path / 'run', options, Steps(-1))
     again.watcher.run = again
@@ -165,9 +165,9 @@ def test_loss_scale_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to
             each.run()
     for name, array in records.as_arrays(run._parameters()).items():
         assert array.tobytes() == records.as_arrays(again._parameters())[name].tobytes()
-    run.scaling.load([2 * LEAST, 0])
+    run.scaling.load([2 * MIN_SCALE, 0])
     bias = run.network.projection.bias
     ms.ops.assign(bias, bias * np.nan)                           # which no scale helps
     run.watcher.left = -1
-    with pytest.raises(NotFinite, match=f'loss nan, norm of gradients nan at a loss scale of {LEAST:g}; the '):
+    with pytest.raises(NotFinite, match=f'loss nan, norm of gradients nan at a loss scale of {MIN_SCALE:g}; the '):
         run.run()

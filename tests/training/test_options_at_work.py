@@ -85,7 +85,7 @@ def test_options_at_work_a_rate_rises_over_the_epochs_that_are_named(corpora, tm
     options = options_of([*files(corpora), *SMALL, '--warmup', '1.5', '--save', str(tmp_path / 'run')])
     run = course.start(options, StopAt(1))
     run.directory.release()
-    assert run.course.warmup == 1.5
+    assert run.epoch_settings.warmup == 1.5
 
 
 @pytest.mark.parametrize('named,schemes', [

@@ -34,8 +34,8 @@ def test_train_what_a_run_prints_and_leaves(undisturbed):
     lines = result.stdout.splitlines()
     assert lines[0].split() == ['train', '21', 'sentences', str(sum(map(bool, (folder.parent / 'train.tsv').read_text(
         ).splitlines()))), 'tokens']
-    assert 'tags: BIO, 3 of them' in lines
-    assert sum(line.startswith('compiled the graph of training for 4 sentences of up to 5 ') for line in lines) == 1
+    assert 'scheme: BIO; 3 tags' in lines
+    assert sum(line.startswith('compiled the training graph for 4 sentences of up to 5 ') for line in lines) == 1
     assert sum(line.startswith('epoch ') for line in lines) == 3
     assert re.fullmatch(r'saved in .*; \d+ s, \d+\.\d of them compiling', lines[-1])
     metrics = [json.loads(line) for line in (folder / records.METRICS).read_text().splitlines()]
@@ -256,13 +256,13 @@ def test_train_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     (['--hidden', '7'], '--hidden must be even, half for each direction, got 7'),
     (['--dropout-embedding', '1'], '--dropout-embedding must be at most 0.95, got 1.0'),
     (['--learning-rate', 'nan'], '--learning-rate must be at least 1e-12, got nan'),
-    (['--precision', 'mixed'], '--precision mixed needs a GPU or Ascend, got CPU; leave it away'),
+    (['--precision', 'mixed'], '--precision mixed needs a GPU or Ascend, got CPU; omit it'),
     (['--nonsense'], 'unrecognized arguments: --nonsense; see --help'),
     (['--config', '{empty}'], 'empty.tsv:1: expected a JSON object of options: '),
     (['--config', '{options}'], "options.json: unknown option 'hiden'; did you mean hidden?"),
     (['--resume', '{empty}'], 'config.json: no such file; expected a run made by training'),
     (['--resume', '{folder}'], 'config.json: no such file; expected a run made by training'),
-    (['--resume', '{folder}', '--hidden', '8'], '--resume takes --device, --epochs, --patience, --learning-rate, '),
+    (['--resume', '{folder}', '--hidden', '8'], '--resume can only be combined with --device, --epochs, --patience, '),
 ])
 def test_train_bad_input_is_one_line_and_leaves_nothing(corpora, tmp_path, capsys, arguments, message):
     bad = tmp_path / 'bad'
@@ -308,7 +308,7 @@ def test_train_a_run_whose_files_have_changed(undisturbed, corpora, tmp_path, ca
     vocabulary = folder / records.VOCABULARY
     vocabulary.write_text(vocabulary.read_text().replace('"Xan"', '"Xon"'))
     assert train.main(['--resume', str(folder)]) == 2
-    assert 'the training files or word vectors are not those that the run began with' in capsys.readouterr().err
+    assert 'the training files or word vectors have changed since the run was started' in capsys.readouterr().err
 
 
 def test_train_a_run_without_its_state_is_not_begun_anew(undisturbed, tmp_path, capsys):
@@ -318,8 +318,8 @@ def test_train_a_run_without_its_state_is_not_begun_anew(undisturbed, tmp_path, 
     before = (folder / records.WEIGHTS).read_bytes()
     assert train.main(['--resume', str(folder), '--device', 'CPU']) == 2
     assert capsys.readouterr().err == (
-        f'train.py: {folder}/state.ckpt: no such file, and a training that has epochs can not go on without it; '
-        'weights.ckpt is there, to tag with; restore it, or train from the start in another folder\n')
+        f'train.py: {folder}/state.ckpt: no such file; a training with finished epochs cannot resume without it; '
+        'tagging with weights.ckpt still works; restore the file, or start a new training in another folder\n')
     assert (folder / records.WEIGHTS).read_bytes() == before
 
 
@@ -351,10 +351,10 @@ def test_train_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, 
             course.resume(folder, options, StopAt(1))
         path.write_text(text)
     first = (tmp_path / 'train.tsv').read_text().split('\n\n')[0] + '\n\n'
-    check('train.tsv', first, first + first, 'train.tsv: these are not the sentences that .*run began with; restore')
-    check('train.tsv', 'of\tO', 'of\tB-PER', 'train.tsv: these are not the sentences')
-    check('dev.tsv', 'of\tO', 'of\tB-PER', 'dev.tsv: these are not the sentences')
-    check('vectors.txt', '0.6', '0.7', 'vectors.txt: these are not the vectors')
+    check('train.tsv', first, first + first, 'train.tsv: the sentences have changed since .*run was started; restore')
+    check('train.tsv', 'of\tO', 'of\tB-PER', 'train.tsv: the sentences have changed')
+    check('dev.tsv', 'of\tO', 'of\tB-PER', 'dev.tsv: the sentences have changed')
+    check('vectors.txt', '0.6', '0.7', 'vectors.txt: the vectors have changed')
     vectors.write_text(vectors.read_text().replace('0.8', '0.9'))           # of a word that does not occur
     course.resume(folder, options, StopAt(1)).directory.release()
     config = SavedRun.open(folder).config
@@ -362,8 +362,8 @@ def test_train_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, 
         del config[name]
     records.write_json(folder / records.CONFIG, config)
     (tmp_path / 'train.tsv').write_text((tmp_path / 'train.tsv').read_text().replace('of\tO', 'of\tB-PER', 1))
-    with pytest.raises(CorpusError, match='has no checksum in config.json, and could be any file; restore it, or '
-                                          'name it anew'):
+    with pytest.raises(CorpusError, match='has no checksum in config.json, and could be any file; restore the '
+                                          'file, or name it with train'):
         course.resume(folder, options, StopAt(1))
     parts = {part: str(tmp_path / f'{part}.tsv') for part in ('train', 'dev', 'test')}
     course.resume(folder, options, StopAt(1), named=parts).directory.release()
@@ -382,7 +382,7 @@ def test_train_a_run_from_somebody_else_names_files_of_this_machine(undisturbed,
         records.write_json(folder / records.CONFIG, config)
         assert train.main(['--resume', str(folder), '--device', 'CPU']) == 2
         printed = ''.join(capsys.readouterr())
-        assert 'SECRET' not in printed and f'train.py: {secret}: these are not the ' in printed, printed
+        assert 'SECRET' not in printed and f' have changed since {folder} was started; restore' in printed, printed
     records.write_json(folder / records.CONFIG, before)
     shutil.copy(corpora / 'dev.tsv', tmp_path / 'moved.tsv')
     for _ in range(2):
@@ -390,4 +390,4 @@ def test_train_a_run_from_somebody_else_names_files_of_this_machine(undisturbed,
         assert train.main(['--resume', str(folder), '--device', 'CPU', *moved]) == 0
     assert SavedRun.open(folder).config['options']['dev'] == str(tmp_path / 'moved.tsv')
     assert train.main(['--resume', str(folder), '--device', 'CPU', '--dev', str(corpora / 'test.tsv')]) == 2
-    assert 'test.tsv: these are not the sentences' in capsys.readouterr().err
+    assert 'test.tsv: the sentences have changed' in capsys.readouterr().err

@@ -47,7 +47,7 @@ def test_train_function_a_run_in_a_thread_is_returned_with_its_scores_and_its_ta
     thread.join()
     [done] = results
     assert capfd.readouterr() == ('', '')
-    assert lines[0].startswith('train ') and 'tags: BIO, 3 of them' in lines
+    assert lines[0].startswith('train ') and 'scheme: BIO; 3 tags' in lines
     assert done.folder == tmp_path / 'run' and done.scores == done.run.scores
     tokens = ['Xan', 'of']
     assert done.run.tagger().tag([tokens])[0].tokens == tokens
@@ -58,10 +58,10 @@ def test_train_function_a_run_in_a_thread_is_returned_with_its_scores_and_its_ta
     ({'hidden': 7}, OptionError, 'hidden must be even, half for each direction, got 7'),
     ({'workers': 0}, OptionError, 'workers must be at least 1, got 0'),
     ({'momentum': 0.5}, OptionError, 'momentum has no effect with optimizer adam, only with sgd; omit it'),
-    ({'train': 'mine.tsv'}, OptionError, 'train needs a dev beside it'),
+    ({'train': 'mine.tsv'}, OptionError, 'train needs dev, a file of tagged sentences'),
     ({'device': 'CPU', 'precision': 'mixed'}, OptionError, 'precision mixed needs a GPU or Ascend, got CPU'),
     ({'train': 'nowhere.tsv', 'dev': 'dev.tsv'}, CorpusError, 'nowhere.tsv: no such file'),
-    ({'resume': 'nowhere', 'hidden': 8}, OptionError, 'resume takes device, epochs, patience, learning_rate, '),
+    ({'resume': 'nowhere', 'hidden': 8}, OptionError, 'resume can only be combined with device, epochs, patience, '),
     ({'resume': 'nowhere'}, CorpusError, 'nowhere/config.json: no such file'),
 ])
 def test_train_function_errors_name_arguments(arguments, error, message, tmp_path, monkeypatch, capfd):

@@ -82,8 +82,8 @@ def test_workers_that_made_something_else_of_the_files_are_refused(corpora, tmp_
                         tmp_path / 'run')
     output, errors = training.communicate(timeout=100)
     assert training.returncode == 2 and 'epoch   1' not in output and not (tmp_path / 'run').exists()
-    assert errors == ('train.py: the workers have made different vocabularies of the files, or read '
-                      'different files; what a model knows must not depend on the order of a set\n')
+    assert errors == ('train.py: the workers have read different files, or built different '
+                      'vocabularies from the same files; a vocabulary must not depend on the order of a set\n')
 
 
 @slow
@@ -103,7 +103,7 @@ def test_workers_how_a_kind_of_ones_own_goes_on_is_said_with_its_plugin(corpora,
 def test_workers_a_loss_that_is_no_mean_of_sentences_is_refused(reduction):
     """Its parts could not be weighed by the sentences of each worker."""
     with pytest.raises(OptionError, match=re.escape(
-            "several workers need a loss that is the mean of the sentences, reduction='mean' of the head, got "
+            "several workers need a head with reduction='mean', the mean loss of the sentences, got "
             f"reduction={reduction!r}")):
         check_mean(CRF(3, reduction=reduction))
     check_mean(CRF(3, reduction='mean'))
@@ -164,7 +164,7 @@ def test_workers_a_fault_of_the_input_is_one_line(corpora, tmp_path):
 @pytest.mark.parametrize('arguments,message', [
     (['--workers', '0'], '--workers must be at least 1, got 0'),
     (['--workers', '2', '--model', 'hmm'],
-     '--workers: a model of kind hmm is learned at once, by one process; leave it away')])
+     '--workers has no effect with --model hmm, which is estimated at once, by one process; omit it')])
 def test_workers_faults_of_the_option(corpora, tmp_path, arguments, message, capfd):
     assert train.main([*files(corpora), *arguments, '--save', str(tmp_path / 'run')]) == 2
     assert capfd.readouterr() == ('', f'train.py: {message}\n') and not (tmp_path / 'run').exists()
@@ -192,7 +192,7 @@ def test_workers_shares_of_a_batch_make_up_the_batch(corpora, tmp_path, count):
         rows = list(range(shape.rows))[rank::count] or [0]                   # the first, which does not count then
         for array, own in zip((places.T, lengths, tags.T), (part[4].T, part[5], part[6].T)):
             assert array[rows].tolist() == own.tolist() and part[4].flags.c_contiguous
-        assert Workers(rank, count).own(places).tolist() == part[4].tolist()
+        assert Workers(rank, count).rows_of_array(places).tolist() == part[4].tolist()
     shares = [Workers(rank, count).share(len(indices)) for rank in range(count)]
     assert sum(shares) == pytest.approx(1)
     assert [round(share * len(indices)) for share in shares] == [
