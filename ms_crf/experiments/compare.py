@@ -103,7 +103,8 @@ def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test:
     """
     if plugin is not None:
         run_plugin(str(plugin))
-    arguments = CompareArguments.from_call({**locals(), 'models': models if isinstance(models, str) else ','.join(models)})
+    arguments = CompareArguments.from_call({
+        **locals(), 'models': models if isinstance(models, str) else ','.join(models)})
     paths = {part: str(path) for part, path in zip(PARTS, (train, dev, test)) if path is not None}
     named = _named(arguments, {**paths, **options})
     comparison = Comparison()

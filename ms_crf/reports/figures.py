@@ -132,7 +132,8 @@ def input_of(run: SavedRun, path: str | None, columns: tuple[int, ...] | None, m
     return ReportInput(path, parts, sentences)
 
 
-def figures_of(run: SavedRun, file: ReportInput, resamples: int, seed: int, number: int, watcher: Watcher) -> RunFigures:
+def figures_of(run: SavedRun, file: ReportInput, resamples: int, seed: int, number: int,
+               watcher: Watcher) -> RunFigures:
     """Computes all figures of a run.
 
     Args:

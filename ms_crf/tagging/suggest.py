@@ -165,7 +165,8 @@ class _Chooser(Inputs):
             if self.arguments.by == TOKEN_ENTROPY:
                 predictions = chains.token_entropies(cast(ChainDecoder, self.tagger.decoder), sentences)
                 return predictions, [each.entropy for each in predictions]
-            predictions = [Uncertainty(each.tags, each.confidence or 0.0, 0.0) for each in self.tagger.tag(sentences, True)]
+            predictions = [Uncertainty(each.tags, each.confidence or 0.0, 0.0)
+                           for each in self.tagger.tag(sentences, True)]
         except SentenceError as error:
             name, item = chunk[error.index]
             raise CorpusError(name, item.line, error.reason) from None

@@ -318,7 +318,8 @@ def test_tagger_damaged_runs(tmp_path, name, change, message, capfd):
 @pytest.mark.parametrize('name,change,message', [
     ('a.mindir', None, 'a.mindir: no such file'), ('a.mindir', half, 'got another or a damaged graph'),
     ('a.mindir', b'', 'got another or a damaged graph'), ('a.json', None, 'a.json: no such file'),
-    ('a.json', half, 'expected JSON'), ('a.json', b'{"format": 9}', '"format" to be 1, got 9; it was written by another'),
+    ('a.json', half, 'expected JSON'),
+    ('a.json', b'{"format": 9}', '"format" to be 1, got 9; it was written by another'),
 ])
 def test_tagger_damaged_graphs(graph, name, change, message):
     file = graph / name
