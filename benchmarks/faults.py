@@ -80,7 +80,7 @@ FAULTS = [
          ('schedules.py', 'rate / (1 + decay * time)', 'rate / (1 - decay * time)', 'training/test_options_at_work.py'),
          ('step.py', 'if parameter.ndim > 1', 'if parameter.ndim > 0', 'nn/test_network.py')),
     *_of('server',
-         ('batching.py', 'job.left -= size', 'job.left -= 1', 'server/test_batching.py'),
+         ('batching.py', 'job.untagged -= size', 'job.untagged -= 1', 'server/test_batching.py'),
          ('batching.py', 'before - job.tokens', 'job.tokens', 'server/test_batching.py'),
          ('reading.py', 'count > most', 'count >= most', 'server/test_answers.py'),
          ('metrics.py', 'self._tokens.inc(tokens)', 'self._tokens.inc(sentences)',

@@ -125,7 +125,7 @@ class Evaluation:
         return interval_of(sums[:, 0] / np.where(sums[:, 1] > 0, sums[:, 1], np.nan))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns all figures, as `--json` writes them."""
+        """Returns all figures as a dict for JSON."""
         record: dict[str, Any] = {
             **self.source, 'sentences': len(self.tokens), 'tokens': self.score.tokens, 'unjudged': self.unannotated,
             'scheme': self.scheme,

@@ -67,7 +67,7 @@ def test_hostile_arguments_files_of_a_run_are_not_overwritten(refused, command, 
     (['--input', '{lines}', '--address', ''], "--address must be HOST:PORT or auto, got ''"),
     (['--input', '{lines}', '--address', 'host'], "--address must be HOST:PORT or auto, got 'host'"),
     (['--input', '{lines}', '--address', 'host:' + '9' * 5000], "--address must be HOST:PORT or auto, got 'ho"),
-    (['--input', '{lines}', '--address', 'x' * 80 + ':80'], ':80 does not answer: there is no such machine;')])
+    (['--input', '{lines}', '--address', 'x' * 80 + ':80'], ':80 does not answer: unknown host;')])
 def test_hostile_arguments_names_and_addresses_that_can_not_be_leave_no_folder(refused, arguments, message):
     refused(tag_many, ['--run', '{run}', '--output', '{folder}/o', *arguments], message)
 

@@ -89,7 +89,7 @@ GREAT = 10 ** 9
     ('found_scheme', None, '"found_scheme" to be one of'), ('inputs', KeyError, 'expected "inputs" to be a list'),
     ('inputs', [[]] * 4, 'expected "inputs" to be'), ('inputs', [{'name': []}], 'expected "inputs" to be'),
     ('outputs', None, 'expected "outputs" to be a list, got None'), ('format', '1', '"format" to be 1'),
-    ('format', True, '"format" to be 1, got True; another'),
+    ('format', True, '"format" to be 1, got True; it was written by another'),
     ('format', GREAT, '"format" to be 1'), ('sha256', None, 'got another or a damaged graph'),
     ('sha256', [], 'got another or a damaged graph'), ('next', 5, 'an edited or damaged record'),
     ('next', {'record_sha256': ''}, 'an edited or damaged record')])
