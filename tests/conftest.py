@@ -21,7 +21,8 @@ FIRST = """
     training/test_train.py crf/test_crf.py models/test_encoder_runs.py bulk/test_tag_many.py crf/test_forbidden.py
     tagging/test_tagger.py crf/test_mixed_precision.py crf/test_numbers.py models/test_own_model.py
     tagging/test_sharing.py crf/test_second_derivatives.py crf/test_values.py cli/test_console.py
-    experiments/test_compare.py cli/test_infer.py project/test_docs.py crf/test_nan.py models/test_graph_files.py
+    experiments/test_compare.py cli/test_infer.py project/test_docs.py project/test_quickstart.py
+    crf/test_nan.py models/test_graph_files.py
     project/test_fuzz.py project/test_examples.py project/test_wheel.py browser/test_highlighted_page.py
     server/test_answers.py server/test_network_served.py server/test_kinds_served.py server/test_server_page.py
     server/test_life.py training/test_loss_scale.py training/test_course.py crf/test_any_length.py crf/test_nbest.py

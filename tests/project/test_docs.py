@@ -14,6 +14,7 @@ from ms_crf.runs.options import Options, dashed
 
 import pytest
 
+from support.documents import blocks, prose
 from support.paths import ROOT
 from support.trainings import options_of
 
@@ -22,15 +23,6 @@ PAGES += sorted((ROOT / 'docs').rglob('*.md'))
 by_page = pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 ENTRIES = {'train.py': 'train', 'infer.py': 'infer', 'ms_crf.export': 'export', 'ms_crf.compare': 'compare'}
 CONFIGS = sorted((ROOT / 'configs').glob('*.json'))
-
-
-def blocks(page, language=r'\w*'):
-    """(language, text) of the code blocks of a page, in their order."""
-    return re.findall(rf'^```({language})\n(.*?)^```$', page.read_text(encoding='utf-8'), re.M | re.S)
-
-
-def prose(page):
-    return re.sub(r'^```.*?^```$', '', page.read_text(encoding='utf-8'), flags=re.M | re.S)
 
 
 def code_in(page):
@@ -74,13 +66,21 @@ def test_docs_links_lead_somewhere(page):
             assert not anchor or anchor in anchors(file), target
 
 
+def test_docs_the_index_lists_every_page():
+    """Each once, except for the README and the index; `docs/README.md` names no page that is missing, either."""
+    index = ROOT / 'docs' / 'README.md'
+    listed = [target for target in re.findall(r'^\| \[[^]]*\]\(([^)#]+)\)', prose(index), re.M)]
+    pages = {str(page.relative_to(ROOT / 'docs')) for page in (ROOT / 'docs').rglob('*.md')} - {'README.md'}
+    assert sorted(listed) == sorted(pages)
+
+
 @by_page
 def test_docs_files_that_are_named_are_there(page):
     """In prose a folder of the repository, or one of the package's rings, leads to a file."""
-    folders = 'ms_crf|tests|docs|examples|configs|benchmarks|data|crf|nn|text|models|training'
-    names = re.findall(rf'(?<![\w./-])(?:{folders})/[\w./]*\w', prose(page))
+    folders = 'ms_crf|tests|docs|deploy|examples|configs|benchmarks|data|crf|nn|text|models|training'
+    names = re.findall(rf'(?<![\w./-])(?:{folders})/[\w./-]*\w', prose(page))
     names += [word for words in commands(page) for word in words if word.endswith('.py') or 'requirements' in word]
-    assert names or page.name not in ('README.md', 'architecture.md')
+    assert names or page not in (ROOT / 'README.md', ROOT / 'docs' / 'architecture.md')
     for name in names:
         if name == 'text/html':                  # a media type
             continue
