@@ -16,7 +16,7 @@ from support.paths import ROOT
 from support.trainings import SMALL, SharedGraphs, files
 
 pytest_plugins = ['support.suite']
-#: Files that take longest, the longest first: what two processes do at the end should be short.
+#: Files that take longest, the longest first, so that the processes end at about the same time.
 FIRST = """
     training/test_train.py crf/test_crf.py models/test_encoder_runs.py bulk/test_tag_many.py crf/test_forbidden.py
     tagging/test_tagger.py crf/test_mixed_precision.py crf/test_numbers.py models/test_own_model.py

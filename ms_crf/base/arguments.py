@@ -49,7 +49,16 @@ def option(default: Any, group: str, text: str, metavar: str | tuple[str, ...] |
 
 
 class Arguments:
-    """Base class of dataclasses that hold the arguments of a function; their fields are created by `option`."""
+    """Base class of dataclasses that hold the arguments of a function; their fields are created by `option`.
+
+    A whole number becomes a float if the argument is a float, because JSON and Python callers write 0 for 0.0.
+    """
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):  # type: ignore[arg-type] # subclasses are dataclasses
+            value = getattr(self, entry.name)
+            if entry.type is float and type(value) is int and -2 ** 53 <= value <= 2 ** 53:
+                setattr(self, entry.name, float(value))
 
     @classmethod
     def from_call(cls: type[T], values: Mapping[str, Any]) -> T:

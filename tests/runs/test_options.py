@@ -163,6 +163,13 @@ def test_options_from_a_file_and_the_command_line(tmp_path):
     assert options.epochs == Options().epochs
 
 
+def test_options_whole_numbers_become_floats_where_an_option_is_a_float():
+    """JSON and callers write 0 for 0.0, which some of MindSpore's operators do not take."""
+    options = Options(**{entry.name: 1 for entry in fields(Options) if entry.type is float})
+    assert {type(getattr(options, entry.name)) for entry in fields(Options) if entry.type is float} == {float}
+    assert type(Options(hidden=1).hidden) is int
+
+
 def test_options_the_sample_is_not_mixed_with_other_corpora(tmp_path):
     assert options_of(['--train', 'x.tsv', '--dev', 'y.tsv']).test == ''
     assert options_of([]).test == str(ROOT / 'data' / 'test.tsv')
