@@ -15,10 +15,11 @@ SMALLEST = 1e-30
 
 
 def _block(arrived: Tensor, potentials: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """C steps in both directions: the sums that arrive at each tag, without the potential of the tag.
+    """Returns the forward and backward sums of a block of C steps.
 
-    Every second product is scaled to sum 1. float32 can hold two steps of drift, and scaling every step would cost
-    twice as much.
+    The sum of a tag contains all paths that lead to the tag, without the potential of the tag itself. After every
+    second step the sums of a row are scaled to total 1: float32 has the range for two steps, and scaling each step
+    would cost twice as much.
 
     Args:
         arrived: (2, B, K).

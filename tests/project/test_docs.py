@@ -67,11 +67,19 @@ def test_docs_links_lead_somewhere(page):
 
 
 def test_docs_the_index_lists_every_page():
-    """Each once, except for the README and the index; `docs/README.md` names no page that is missing, either."""
-    index = ROOT / 'docs' / 'README.md'
-    listed = [target for target in re.findall(r'^\| \[[^]]*\]\(([^)#]+)\)', prose(index), re.M)]
-    pages = {str(page.relative_to(ROOT / 'docs')) for page in (ROOT / 'docs').rglob('*.md')} - {'README.md'}
-    assert sorted(listed) == sorted(pages)
+    """Each once: `docs/experiments/README.md` lists the experiments, and `docs/README.md` all other pages."""
+    folder = ROOT / 'docs'
+    pages = {str(page.relative_to(folder)) for page in folder.rglob('*.md') if page.name != 'README.md'}
+    experiments = {page for page in pages if page.startswith('experiments/')}
+    for index, expected in (('', pages - experiments), ('experiments/', experiments)):
+        listed = re.findall(r'^\| \[[^]]*\]\(([^)#]+)\)', prose(folder / index / 'README.md'), re.M)
+        assert sorted(index + target for target in listed) == sorted(expected)
+
+
+@pytest.mark.parametrize('page', [page for page in PAGES if 'docs' in page.parts and 'experiments' not in page.parts],
+                         ids=lambda page: str(page.relative_to(ROOT)))
+def test_docs_pages_are_short(page):
+    assert len(page.read_text(encoding='utf-8').splitlines()) <= 120
 
 
 @by_page

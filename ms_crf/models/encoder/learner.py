@@ -104,7 +104,7 @@ class Reader:
                     done(len(begins))
 
     def _plan(self, lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """(length of rows, indices of the windows in rows of this length), shortest rows first."""
+        """Groups windows of similar length: yields (padded length, indices of the windows), the shortest first."""
         sizes = SHORTEST * 2 ** np.ceil(np.log2(np.maximum(lengths / SHORTEST, 1))).astype(np.int64)
         indices = np.zeros(0, np.int64)
         for size in np.unique(sizes):
