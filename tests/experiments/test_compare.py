@@ -1,4 +1,4 @@
-"""`python -m ms_crf.compare`: its figures beside what the runs themselves say."""
+"""`python -m ms_crf.compare`: its figures agree with the scores in the runs; invalid options and signals."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def test_compare_a_comparison(corpora, tmp_path, capfd):
     assert 'crf, seed 1 of 1' in shown.err
     figures = json.loads(record.read_text())
     assert len(figures['hmm']) == 1 and [run['seed'] for run in figures['crf']] == [1]
-    # Each model is given what it has, and nothing else.
+    # Each model gets only its own options.
     options = {name: json.loads((kept / f'{name}-1' / 'config.json').read_text())['options'] for name in figures}
     assert (options['hmm']['add'], options['hmm']['hidden'], options['hmm']['epochs']) == (0.25, 200, None)
     assert (options['crf']['add'], options['crf']['hidden'], options['crf']['epochs']) == (0.1, 6, 1)
@@ -57,7 +57,10 @@ def in_folds(corpora, *arguments):
 
 @pytest.mark.slow
 def test_compare_a_cross_validation(corpora, tmp_path, capfd):
-    """Of 21 sentences in four folds, two at a time; the table has the means of what the runs say themselves."""
+    """A cross-validation of 21 sentences in four folds, two at a time: each sentence is tested once.
+
+    The table has the mean and standard deviation of the scores in the runs.
+    """
     record, kept = tmp_path / 'all.json', tmp_path / 'runs'
     assert in_folds(corpora, '--folds', 4, '--jobs', 2, '--json', record, '--keep', kept, '--columns', '0,1') == 0
     shown = capfd.readouterr()
@@ -135,7 +138,7 @@ def test_compare_what_can_not_be_cut(corpora, tmp_path, arguments, message, caps
     ('--folds 4 --seeds 2', '--seeds has no effect with --folds, each of which is trained with the seed of --seed'),
     ('--keep {kept}', '{kept}/crf-2: expected a free path, but it exists; choose another --keep or delete it')])
 def test_compare_what_can_not_be_compared(corpora, tmp_path, arguments, message, capsys):
-    """Nothing is trained before all of it has been checked."""
+    """Invalid options give a one-line error before any training starts, and create no files."""
     (tmp_path / 'kept' / 'crf-2').mkdir(parents=True)
     (tmp_path / 'config').write_text('{"head": "crf"}')
     names = {'config': tmp_path / 'config', 'kept': tmp_path / 'kept'}
@@ -159,7 +162,10 @@ def test_compare_a_file_that_is_not_there(corpora, capfd):
 
 
 def table_of_the_first_model(output, record):
-    """Of the hidden Markov model alone, which was done before something went wrong."""
+    """Whether the table and the JSON file contain only the hidden Markov model, with the same F1.
+
+    This model had finished when the comparison ended early.
+    """
     lines = output.splitlines()
     figures = json.loads(record.read_text())
     assert [line.split(' | ')[0] for line in lines] == ['| model', f'{"|---" * 9}|', '| hmm']
@@ -168,7 +174,10 @@ def table_of_the_first_model(output, record):
 
 @pytest.mark.slow
 def test_compare_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path, capfd, monkeypatch):
-    """The vectors are damaged, which the hidden Markov model does not read."""
+    """If a training fails, the results of finished runs are printed and saved.
+
+    The vector file is damaged; the hidden Markov model does not read the file, so its run succeeds.
+    """
     (tmp_path / 'vectors.txt').write_text('of 1 2\nto 1\n')
     record, rest = tmp_path / 'all.json', tmp_path / 'temporary'
     rest.mkdir()
@@ -188,9 +197,10 @@ def test_compare_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path,
 @pytest.mark.parametrize('number,until,keep', [
     ('SIGHUP', 'train ', False), ('SIGINT', 'epoch   1', True)])
 def test_compare_a_signal_ends_the_training_and_leaves_what_was_done_before(corpora, tmp_path, number, until, keep):
-    """Only the comparison receives it; the end of standard error says that its child is gone as well.
+    """After a signal the comparison stops its training and prints the results of finished runs.
 
-    The signal comes before the training compiles its graph, and after its first epoch.
+    Only the comparison receives the signal, before the training compiles its graph or after the first epoch. Standard
+    error closes only when the training has ended, too.
     """
     record, rest, kept = tmp_path / 'all.json', tmp_path / 'temporary', tmp_path / 'kept'
     rest.mkdir()
@@ -209,7 +219,10 @@ def test_compare_a_signal_ends_the_training_and_leaves_what_was_done_before(corp
 
 @pytest.mark.slow
 def test_compare_a_signal_while_a_run_is_measured(corpora, tmp_path):
-    """It comes when the comparison itself opens the weights of the second model; its training has ended by then."""
+    """A signal while the second model is measured, after its training, leaves the results of the first model.
+
+    The comparison sends itself the signal when it opens the weights of the second model.
+    """
     hook = ('import os, signal, sys\n'
             'def opened(event, arguments):\n'
             '    weights = event == "open" and str(arguments[0]).endswith("weights.ckpt")\n'

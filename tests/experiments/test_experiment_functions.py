@@ -1,4 +1,4 @@
-"""`compare`, and `train` with seeds, of `ms_crf.api` in a program: arguments, results, nothing printed."""
+"""`compare` and `train` with seeds of `ms_crf.api` in a program: arguments, results, and no output."""
 
 import inspect
 import json
@@ -52,7 +52,7 @@ def test_experiment_functions_a_comparison_in_a_thread_is_returned_and_nothing_i
 
 @pytest.mark.parametrize('error', [KeyboardInterrupt, OptionError('a training ended')])
 def test_compare_function_that_ends_early_keeps_what_was_measured(corpora, tmp_path, monkeypatch, error):
-    """The second pair of trainings does not end; the figures of the first pair are in the file and in the error."""
+    """If the second pair of trainings does not finish, the figures of the first pair are in the file and the error."""
     begun, record = [], tmp_path / 'all.json'
 
     def run_all(runs, *_):
@@ -86,7 +86,10 @@ SMALL = {'word_dim': 6, 'hidden': 6, 'char_dim': 3, 'char_width': 4, 'epochs': 1
 
 
 def test_experiment_functions_runs_of_several_seeds_are_begun_resumed_or_kept(corpora, tmp_path, monkeypatch):
-    """A run with random weights stands for each training; the training with seed 6 is stopped at first."""
+    """Stopped runs of several seeds are resumed, finished runs are kept, and missing runs are started.
+
+    A run with random weights replaces each training. The training with seed 6 is stopped the first time.
+    """
     begun = []
 
     def run_all(runs, jobs, kept, children, watcher):

@@ -1,4 +1,4 @@
-"""The folds of a cross-validation: what is in which of them."""
+"""The folds of a cross-validation: which sentences and documents they contain."""
 
 import json
 from itertools import chain
@@ -23,7 +23,7 @@ def rows(sentences):
 
 
 def of(sizes):
-    """Documents of so many sentences; the token of each is its number."""
+    """Documents with these numbers of sentences; the only token of a sentence is its index."""
     numbers = iter(range(sum(sizes)))
     return [[Sentence([str(next(numbers))], ['O']) for _ in range(size)] for size in sizes]
 
@@ -75,7 +75,7 @@ def test_folds_too_few_to_cut():
     ('a.jsonl', ''.join(json.dumps(text) + '\n' for text in TEXTS), [2, 1]),
     ('a.jsonl', '{"tokens": ["Ada"], "tags": ["B-X"]}\n{"tokens": ["it", "is"], "tags": ["O", "O"]}\n', [1, 1])])
 def test_folds_documents_of_files(tmp_path, name, text, sizes):
-    """All together they are what a training reads."""
+    """The documents of a file together contain the sentences that a training reads from this file."""
     path = tmp_path / name
     path.write_text(text)
     documents = documents_of(path, (0, -1), splitter_named('blanks'))

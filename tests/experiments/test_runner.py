@@ -1,4 +1,7 @@
-"""Trainings in processes of their own: their order, their output, and how they end. Small programs stand for them."""
+"""Trainings in child processes: their order, their output, and how they end.
+
+Small programs replace the trainings.
+"""
 
 import os
 import signal
@@ -14,7 +17,7 @@ from ms_crf.runs.directory import nearest_folder
 
 import pytest
 
-#: writes that it has begun, and 'saved' when it is asked to stop; then does what its last argument says
+#: creates the file NAME.begun, and NAME.saved when it receives SIGTERM; then executes the action of its last argument
 PROGRAM = """
 import pathlib, signal, sys, time
 folder, name, action = pathlib.Path(sys.argv[1]), sys.argv[2].partition('=')[2], sys.argv[3].partition('=')[2]
@@ -44,7 +47,7 @@ SECONDS = 20
 
 @pytest.fixture
 def start(tmp_path):
-    """Runs trainings of these names and actions; returns the runs."""
+    """A function that runs trainings with these names and actions, and returns the runs."""
     def call(actions, jobs=1, watcher=SILENT, output=None, errors=None, gently=True):
         runs = [PlannedRun(name, tmp_path / name, {'name': name, 'action': action}, gently=gently)
                 for name, action in actions.items()]
@@ -74,7 +77,10 @@ def test_runner_starts_one_training_after_another(start, streams):
 
 
 def test_runner_labels_the_lines_of_trainings_that_run_at_the_same_time(start, streams):
-    """Each of the first two ends only after the other one has begun; the third begins when one of them has ended."""
+    """The output lines of trainings that run at the same time begin with the name of the training.
+
+    The first two trainings wait for each other to start. The third training starts when the first or second ends.
+    """
     start({'one': 'wait two.begun', 'two': 'wait one.begun', 'three': 'count'}, 2, output=streams[0], errors=streams[1])
     lines = text(streams[0]).splitlines()
     assert sorted(lines[:2]) == ['one: hello \\x1b from one', 'two: hello \\x1b from two']
@@ -148,7 +154,7 @@ def test_runner_takes_a_training_that_was_stopped_for_a_stop_of_all(start, tmp_p
 
 
 def test_runner_works_in_another_thread(start, tmp_path):
-    """There Python can set no handlers of signals."""
+    """Trainings can be started from a thread, in which Python cannot set signal handlers."""
     thread = threading.Thread(target=start, args=({'one': 'end', 'two': 'end'},))
     thread.start()
     thread.join(SECONDS)
@@ -156,7 +162,7 @@ def test_runner_works_in_another_thread(start, tmp_path):
 
 
 def test_runner_ends_its_trainings_when_the_watcher_fails(start, tmp_path):
-    """The process is gone when the error arrives, without having been asked."""
+    """An error in the watcher kills the running training, without a stop request, before the error is raised."""
     def say(line):
         if line == 'two':
             while not (tmp_path / 'one.begun').exists():

@@ -1,4 +1,4 @@
-"""`train.py --seeds`: a run for each seed, which goes on where it was stopped, and the table of all."""
+"""`train.py --seeds`: a run for each seed, resuming stopped runs, and the table of all runs."""
 
 import json
 import os
@@ -14,8 +14,8 @@ import pytest
 from support.paths import ROOT
 from support.trainings import SMALL, files
 
-#: The training with seed 2 interrupts the command that has started it while it saves its first epoch, and goes on
-#: when it is told to stop itself.
+#: The training with seed 2 sends SIGINT to its parent process while it saves its first epoch. It continues when it
+#: receives the stop signal of the parent.
 HOOK = """
 import os, signal, sys
 def opened(event, arguments):
@@ -38,13 +38,17 @@ def start(corpora, folder, *arguments, **environment):
 
 
 def again(corpora, folder, *arguments):
-    """The command in this process; its trainings have processes of their own."""
+    """Runs the command in this process; it starts a process for each training."""
     return train.main([*files(corpora), *SMALL, '--save', str(folder), *arguments])
 
 
 @pytest.mark.slow
 def test_seeds_stopped_and_started_again(corpora, undisturbed, tmp_path, capfd):
-    """The run with seed 1 is the one that a training by itself gives, to the bit."""
+    """A stopped command resumes, keeps finished runs, and writes the mean and standard deviation of all seeds.
+
+    The weights of seed 1 are exactly the same as the weights of a single training. The table is compared with the
+    scores in the runs.
+    """
     folder = tmp_path / 'runs'
     (tmp_path / 'hook').mkdir()
     (tmp_path / 'hook' / 'sitecustomize.py').write_text(HOOK)
@@ -75,7 +79,7 @@ def test_seeds_stopped_and_started_again(corpora, undisturbed, tmp_path, capfd):
     assert [kept[seed]['test']['f1'] for seed in '12'] == [one['test']['f1'] for one in scores]
     assert [SavedRun.open(folder / f'seed-{seed}').config['options']['seed'] for seed in (1, 2)] == [1, 2]
 
-    # All are there: nothing is trained, and the table is the same. Other options are refused.
+    # All runs are finished: nothing is trained, and the table is the same. Different options are refused.
     assert again(corpora, folder, '--seeds', '2') == 0
     shown = capfd.readouterr()
     assert shown.err == 'train.py: 2 of 2 runs are finished already\n'
@@ -88,7 +92,10 @@ def test_seeds_stopped_and_started_again(corpora, undisturbed, tmp_path, capfd):
 
 @pytest.mark.slow
 def test_seeds_a_training_that_fails_ends_those_beside_it(corpora, tmp_path, capfd):
-    """The vectors are damaged, which is found before a graph is compiled, by one of the two or by both."""
+    """If one training fails, all running trainings are stopped and no further training starts.
+
+    The vector file is damaged. One or both of the two running trainings report this before they compile a graph.
+    """
     (tmp_path / 'vectors.txt').write_text('of 1 2\nto 1\n')
     status = train.main([*files(corpora), '--embeddings', str(tmp_path / 'vectors.txt'), '--save',
                          str(tmp_path / 'runs'), '--seeds', '3', '--seed', '5', '--jobs', '2'])

@@ -1,4 +1,4 @@
-"""The results of experiments: their tables, and the figures behind them."""
+"""The tables of experiments: several seeds, and comparisons of models."""
 
 import json
 
@@ -28,7 +28,7 @@ def test_table_of_one_seed_without_a_test_corpus(tmp_path):
 
 
 def test_table_of_several_seeds_has_means_and_deviations(tmp_path):
-    """Of 0.5 and 0.6 the mean is 0.55, and the deviation 0.1 / √2."""
+    """The table has means and standard deviations: 0.5 and 0.6 have the mean 0.55 and the deviation 0.1 / √2."""
     scores = {seed: {'best_epoch': seed, 'epochs': 9, 'dev': RATES, 'test': {**RATES, 'recall': recall}}
               for seed, recall in ((3, 0.5), (4, 0.6))}
     lines = seed_runs(tmp_path, scores).table().splitlines()
@@ -39,7 +39,7 @@ def test_table_of_several_seeds_has_means_and_deviations(tmp_path):
 
 @pytest.mark.parametrize('scheme,best', [('BIOES', 2), ('plain', 3)])
 def test_tables_best_seed_has_the_highest_score_on_dev(tmp_path, scheme, best):
-    """Test has no part in it; of plain tags accuracy counts."""
+    """The best seed has the highest F1 on dev, or accuracy for plain tags. Test scores do not count."""
     scores = {seed: {'best_epoch': 1, 'epochs': 1, 'dev': {**RATES, 'f1': f1, 'accuracy': accuracy},
                      'test': {**RATES, 'f1': 0.5 * (seed == 1), 'accuracy': 0.0}}
               for seed, f1, accuracy in ((1, 0.1, 0.2), (2, 0.3, 0.3), (3, 0.2, 0.4), (4, 0.3, 0.1))}

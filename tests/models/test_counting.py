@@ -1,4 +1,4 @@
-"""`train.py --model hmm` from files to a run directory, and tagging with it."""
+"""`train.py --model hmm`, from files to a run directory, and tagging with this run."""
 
 import importlib
 import json
@@ -19,7 +19,7 @@ from support.trainings import files
 
 
 def test_counting_counted_and_tagged_from_files(tmp_path, capsys, corpora):
-    """From train.py to infer.py, with MindSpore never started."""
+    """infer.py prints the same scores as train.py, and does not import MindSpore."""
     folder = tmp_path / 'run'
     assert train.main(['--model', 'hmm', *files(corpora), '--save', str(folder)]) == 0
     shown = capsys.readouterr()
@@ -87,7 +87,7 @@ def test_counting_options_that_mean_nothing(arguments, message, tmp_path, capsys
 def test_counting_damaged_tables(tmp_path, corpora, name, change, message, capsys):
     folder = tmp_path / 'run'
     train.main(['--model', 'hmm', *files(corpora), '--save', str(folder)])
-    (folder / 'checksums.json').unlink()                         # as earlier versions made it
+    (folder / 'checksums.json').unlink()                         # earlier versions wrote no checksums
     if change is None:
         (folder / name).unlink()
     else:
@@ -100,7 +100,7 @@ def test_counting_damaged_tables(tmp_path, corpora, name, change, message, capsy
 
 
 def test_counting_tables_hold_no_objects(tmp_path, corpora):
-    """What numpy would unpickle is refused."""
+    """Tables with Python objects are refused, because NumPy would have to unpickle them."""
     folder = tmp_path / 'run'
     train.main(['--model', 'hmm', *files(corpora), '--save', str(folder)])
     (folder / 'checksums.json').unlink()

@@ -1,4 +1,4 @@
-"""A hidden Markov model counted from text of which a part is tagged, beside all state paths of each sentence."""
+"""Hidden Markov models of partly annotated text, compared with enumeration of all paths of each sentence."""
 
 from ms_crf import HMM
 from ms_crf.cli import train
@@ -16,7 +16,7 @@ STATES = ['D', 'N', 'V']
 
 
 def sets_of(rows):
-    """'?' for all states, otherwise those that are named."""
+    """The allowed states of each token: all states for '?', otherwise the states that the cell names."""
     return [np.array([[cell == '?' or state in cell for state in STATES] for cell in row.split()]) for row in rows]
 
 
@@ -38,7 +38,7 @@ def test_counting_in_part_what_is_not_known_is_counted_as_it_is_expected():
         model.states, model.words = STATES, words.words
         learn(model, SENTENCES, sets, words, add, steps)
         models.append([np.exp(table) for table in model.tables()])
-    # Of what is known: D and D and N at the beginning, D N once, N V nowhere, one V, two N at the end.
+    # Counts of the known tags: D twice and N once at the beginning, D N once, V once and N twice at the end.
     start, transition, emission, end = models[0]
     np.testing.assert_allclose(start, np.array([2, 1, 0] + np.full(3, add)) / 4.5)
     counted = np.array([[0, 1, 0], [0, 0, 0], [0, 0, 0]]) + add

@@ -33,7 +33,7 @@ def minilm():
 
 
 def real_sentences():
-    """200 sentences from 1 to more than 400 words, of the real corpora if they are there, otherwise of the sample."""
+    """200 sentences of 1 to over 400 words, from the real corpora if available, otherwise from the sample."""
     folders = sorted(DATA.glob('en-*/test.tsv')) or [ROOT / 'data' / 'test.tsv']
     rng, corpora = random.Random(0), [read_corpus(path) for path in folders]
     found = [rng.choice(corpora)[number].tokens for number in range(160)]
@@ -44,7 +44,7 @@ def real_sentences():
 
 
 def check_beside_peer(path, sentences, modes, tolerance=2e-5):
-    """All vectors of all sentences, which have to fit into one window each."""
+    """Compares the vectors of all subwords with transformers; each sentence must fit into one window."""
     files = EncoderFiles(path)
     encoder = build_encoder(files.sizes, files.weights())
     encoded = Subwords(sentences, files.tokenizer, files.sizes.longest)
@@ -56,14 +56,17 @@ def check_beside_peer(path, sentences, modes, tolerance=2e-5):
         assert np.abs(Reader(encoder).vectors(encoded) - expected).max() <= tolerance
     if 'pynative' in modes:
         reader = Reader(encoder)
-        reader._read = encoder.packed                                   # what the graph is made of, run as it is
+        reader._read = encoder.packed                                   # the same function without `ms.jit`
         assert np.abs(reader.vectors(encoded) - expected).max() <= tolerance
     return encoded
 
 
 @pytest.mark.slow
 def test_encoder_minilm_is_that_of_transformers(minilm):
-    """200 sentences in padded batches, one piece to the 510 that fit with the special ones."""
+    """The vectors of MiniLM agree with transformers for 200 sentences in padded batches.
+
+    The sentences have from 1 to 510 subwords, the largest number that fits into a window with the special subwords.
+    """
     sentences = real_sentences()
     long = [token for sentence in sentences for token in sentence]
     files = EncoderFiles(minilm)
@@ -76,7 +79,7 @@ def test_encoder_minilm_is_that_of_transformers(minilm):
 
 
 def make_roberta(path, prefix):
-    """A RoBERTa with random weights and a byte-level tokenizer, as transformers saves it."""
+    """Creates a RoBERTa model with random weights and a byte-level tokenizer, saved by transformers."""
     transformers, torch = pytest.importorskip('transformers'), pytest.importorskip('torch')
     tokenizers = pytest.importorskip('tokenizers')
     made = tokenizers.ByteLevelBPETokenizer()
@@ -116,7 +119,10 @@ def test_encoder_a_roberta_is_that_of_transformers(tmp_path, prefix, modes):
 @pytest.mark.parametrize('options,prefix', [
     ({'hidden_act': 'gelu_new'}, 'bert.'), ({'hidden_act': 'relu', 'layer_norm_eps': 1e-3}, '')])
 def test_encoder_berts_of_other_forms_are_those_of_numpy_and_transformers(tmp_path, options, prefix, peer):
-    """Cased, from vocab.txt; weights under the names that they have when they come from TensorFlow."""
+    """BERT models with other activations agree with NumPy and transformers.
+
+    The models are cased and have a vocab.txt. Their weights have the names of models converted from TensorFlow.
+    """
     config = {**CONFIG, **options}
     arrays = tensors(config, prefix)
     path = make_folder(tmp_path / 'bert', config, arrays)
@@ -129,7 +135,7 @@ def test_encoder_berts_of_other_forms_are_those_of_numpy_and_transformers(tmp_pa
     import safetensors.numpy
     safetensors.numpy.save_file({**older, f'{prefix}pooler.dense.weight': np.ones(3, np.float32)},
                                 path / 'model.safetensors')
-    (path / 'tokenizer_config.json').unlink()                    # capitals in the list tell as much
+    (path / 'tokenizer_config.json').unlink()                    # capital letters in vocab.txt show a cased model
     files = EncoderFiles(path)
     encoded = Subwords(sentences, files.tokenizer, files.sizes.longest)
     assert encoded.words.tolist() == [word for _, words in expected for word in words]
@@ -140,7 +146,10 @@ def test_encoder_berts_of_other_forms_are_those_of_numpy_and_transformers(tmp_pa
 
 
 def test_encoder_a_roberta_is_that_of_numpy(tmp_path):
-    """Its positions begin at 2; its pieces are those of the tokenizer, which reads every word after a space."""
+    """The vectors of a RoBERTa model agree with NumPy.
+
+    Its positions begin at 2, and its tokenizer reads each word with a space before it.
+    """
     tokenizers, safetensors = pytest.importorskip('tokenizers'), pytest.importorskip('safetensors.numpy')
     path = tmp_path / 'roberta'
     path.mkdir()
@@ -173,7 +182,10 @@ def test_encoder_a_roberta_is_that_of_numpy(tmp_path):
 
 @pytest.fixture(scope='module')
 def gradients(tmp_path_factory):
-    """Of a weighted sum of the vectors of three sequences: the folder, (ids, lengths, weights) and the gradients."""
+    """The gradients of a weighted sum of the vectors of three sequences.
+
+    Returns the folder of the encoder, (ids, lengths, weights) of the sequences, and the gradients by name.
+    """
     path = make_folder(tmp_path_factory.mktemp('gradients') / 'bert')
     files = EncoderFiles(path)
     encoder = build_encoder(files.sizes, files.weights())
@@ -191,7 +203,7 @@ def gradients(tmp_path_factory):
                                            for parameter, gradient in zip(parameters, found)}
 
 
-#: names of gradients of ours, and of the weights on the hub that they belong to
+#: our names of parameters, and the names of the same weights in the files of the Hugging Face hub
 LAYERS = [(f'layers.{number}', f'encoder.layer.{number}') for number in range(2)]
 SAME_WEIGHTS = {'pieces': 'embeddings.word_embeddings.weight', 'positions': 'embeddings.position_embeddings.weight',
                 'kinds': 'embeddings.token_type_embeddings.weight',
@@ -214,7 +226,7 @@ def test_encoder_gradients_of_the_encoder_are_those_of_numpy(gradients):
                    for row, length in enumerate(lengths))
 
     generator = np.random.default_rng(1)
-    for name, gradient in parts.items():                         # in random directions, which miss no wrong entry
+    for name, gradient in parts.items():                         # random directions, so that each entry counts
         for _ in range(3):
             direction = generator.normal(size=arrays[name].shape)
             close((gradient * direction).sum(), derivative(weighted, arrays, name, direction), 1e-4)
@@ -244,7 +256,10 @@ def test_encoder_activations():
 
 
 def test_encoder_pooling_is_the_mean_of_each_words_pieces(compiled):
-    """Words of ten pieces, of none, a row that is full, one that has none and one that ends in words without any."""
+    """The vector of a word is the mean of the vectors of its subwords, computed here in plain Python.
+
+    There are words of ten subwords and of none, a full row, an empty row, and a row whose last words have no subwords.
+    """
     length, width = 12, 3
     rows = [[10, 0, 2], [1] * 12, [], [0, 0], [3, 1, 0, 0], [0, 12]]
     generator = np.random.default_rng(0)
@@ -319,13 +334,16 @@ def test_encoder_windows_give_each_word_its_widest_context(room, longest_word):
                 begin, end, _, _ = next(window for window in ranges if window[2] <= place < window[3])
                 if widest >= 0:
                     assert context(begin, end, first, last) == widest
-                else:                                            # no window holds all of it
+                else:                                            # no window contains the whole word
                     assert context(begin, end, place, place + 1) == max(
                         context(other[0], other[1], place, place + 1) for other in ranges)
 
 
 def test_encoder_a_sentence_longer_than_the_model_takes(tmp_path):
-    """60 pieces where 18 fit: each word's vector is that of its window alone."""
+    """A sentence longer than the encoder accepts is read in windows.
+
+    The vectors of each window agree with BERT in NumPy for this window alone.
+    """
     path = make_folder(tmp_path / 'bert')
     files = EncoderFiles(path)
     sentences = [['to', 'in'], words_of(LETTERS, 12), ['of', '\u200d', 'at']]
@@ -341,7 +359,7 @@ def test_encoder_a_sentence_longer_than_the_model_takes(tmp_path):
         ids = np.array([2, *encoded.ids[first + begin:first + end], 3])
         hidden = bert(CONFIG, arrays, ids)[1:-1]
         close(found[first + supplied:first + to], hidden[supplied - begin:to - begin])
-    # The same by way of the arrays that a graph takes which has the encoder in it.
+    # The arrays for a graph that contains the encoder give the same vectors.
     numbers = np.array([2, 0, 1])
     batch = subword_batch(encoded, (int(count), 4), numbers)
     windows = 4 * windows_at_most(int(count), encoded.room)
@@ -353,7 +371,10 @@ def test_encoder_a_sentence_longer_than_the_model_takes(tmp_path):
 
 @pytest.mark.parametrize('known', [True, False])
 def test_encoder_the_vocabulary_is_not_copied_for_each_text(tmp_path, known):
-    """At most once for a tokenizer, and not at all where the usual letters have pieces."""
+    """Encoding a text does not copy the vocabulary of the tokenizer, which takes long.
+
+    It is copied once for each tokenizer, and never if the tokenizer knows the letters 'a' or '中'.
+    """
     files, calls = EncoderFiles(make_folder(tmp_path / 'model')), []
 
     class Watched:

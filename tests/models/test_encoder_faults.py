@@ -1,4 +1,4 @@
-"""Folders of encoders that can't be used, and options that mean nothing with them: one line, and nothing is left."""
+"""Invalid encoder folders and options: the error message has one line, and no files are left."""
 
 import json
 import sys

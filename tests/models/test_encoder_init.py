@@ -1,4 +1,4 @@
-"""Trainings over a pretrained encoder that begin with another run over it."""
+"""Fine-tuning with `--init` of runs that use a pretrained encoder."""
 
 import io
 import shutil
@@ -23,7 +23,7 @@ SENTENCES = [['to', 'Xan', 'in', 'Yel'], ['unknown'], ['Xel', 'Yor', 'of']]
 
 @pytest.fixture(scope='module')
 def bases(corpora, encoder, tmp_path_factory):
-    """The folder of two runs of an epoch: 'frozen' left its encoder as it is, 'tuned' did not."""
+    """The folder of two runs of one epoch: 'frozen' has a frozen encoder, 'tuned' has a fine-tuned encoder."""
     folder = tmp_path_factory.mktemp('bases')
     for name, rate in (('frozen', '0'), ('tuned', '0.01')):
         assert train.main(arguments(corpora, encoder, folder / name, '--epochs', '1', '--encoder-lr', rate)) == 0
@@ -32,7 +32,7 @@ def bases(corpora, encoder, tmp_path_factory):
 
 @pytest.fixture
 def places(tmp_path):
-    """Options that name a corpus of persons, as the bases have them, and places."""
+    """Options that name a corpus with persons, as in the base runs, and with places, which are new."""
     (tmp_path / 'train.tsv').write_text(6 * 'Xan\tB-PER\nin\tO\nYel\tB-LOC\n\n')
     return ['--train', str(tmp_path / 'train.tsv'), '--dev', str(tmp_path / 'train.tsv')]
 

@@ -1,4 +1,4 @@
-"""Runs over a pretrained encoder, from `train.py --encoder` to tags and graphs."""
+"""Runs with a pretrained encoder, from `train.py --encoder` to tags and exported graphs."""
 
 import json
 import shutil
@@ -30,13 +30,13 @@ from support.trainings import options_of, printed
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('steps_compiled_once')]
 
 SENTENCES = [['to', 'Xan', 'in', 'Yel'], [], ['unknown'], ['\u200d', 'Xel', 'Yor'], ['of', '\u200d']]
-#: with one that takes several windows of the encoder
+#: `SENTENCES`, and one sentence that needs several windows of the encoder
 LONG = [*SENTENCES, [*['to', 'in', 'at', 'on', 'by', 'of', 'the'] * 3, 'Xan', 'unknown']]
 
 
 @pytest.fixture(scope='module')
 def frozen(corpora, encoder, tmp_path_factory):
-    """A run with a frozen encoder, and what the training printed; `kept` next to the run holds vectors."""
+    """A run with a frozen encoder, and the output of the training; the folder `kept` next to the run caches vectors."""
     pytest.importorskip('tokenizers')
     folder = tmp_path_factory.mktemp('frozen') / 'run'
     status, output, errors = printed(train.main, *arguments(corpora, encoder, folder, '--encoder-cache',
@@ -63,7 +63,7 @@ def test_encoder_runs_what_a_run_prints_and_leaves(frozen, encoder):
 
 
 def emissions_by_numpy(folder, sentence):
-    """(words, tags): BERT and LSTM in NumPy, means in plain Python, and the projection."""
+    """The emissions of a sentence, (words, tags): BERT and LSTM in NumPy, means in plain Python, and the projection."""
     weights = records.read_tensors(folder / 'weights.ckpt')
     directions = [[next(array for key, array in weights.items() if f'layers.0.{cell}.{name}' in key)
                    for name in LSTM_WEIGHTS] for cell in ('forward_lstm', 'backward_lstm')]
@@ -77,7 +77,7 @@ def emissions_by_numpy(folder, sentence):
 
 @pytest.fixture(scope='module')
 def tags_of_long(frozen):
-    """What the run gives for `LONG`, of which one sentence is longer than the encoder takes at once."""
+    """The tags of the run for `LONG`, whose last sentence is longer than a window of the encoder."""
     encoded = Subwords(LONG[-1:], EncoderFiles(frozen[0] / 'encoder').tokenizer,
                           CONFIG['max_position_embeddings'])
     assert len(encoded.windows) > 1
@@ -89,7 +89,10 @@ def tags_of_long(frozen):
 
 
 def test_encoder_runs_tags_are_those_of_numpy_and_enumeration(frozen, tags_of_long, tmp_path):
-    """A word without pieces among them; from the run, and from a graph with confidences."""
+    """Tags and confidences agree with NumPy emissions and enumeration of all paths.
+
+    Checked for the run and for an exported graph with confidences; some words have no subwords.
+    """
     folder, _ = frozen
     weights = records.read_tensors(folder / 'weights.ckpt')
     scores = {name: weights[f'head.{key}'].astype(float) for name, key in (
@@ -145,7 +148,7 @@ def test_encoder_runs_vectors_that_are_kept_serve_another_run(frozen, corpora, e
         assert isinstance(one.encoded[part].vectors, np.memmap)
         assert one.encoded[part].vectors.tobytes() == plain.encoded[part].vectors.tobytes()
     assert {file: file.stat().st_mtime_ns for file in (folder.parent / 'kept').iterdir()} == kept
-    # The run names the folder, and notices that it is another.
+    # The run stores the path of the encoder, and detects changed files there.
     assert not (tmp_path / 'run' / 'encoder').exists()
     opened = SavedRun.open(tmp_path / 'run')
     assert opened.config['encoder']['folder'] == str(encoder)
@@ -172,11 +175,14 @@ def test_encoder_runs_vectors_that_are_kept_serve_another_run(frozen, corpora, e
 
 
 def test_encoder_runs_a_signal_while_text_is_encoded_leaves_nothing(corpora, encoder, tmp_path):
-    """It comes when the file of the first vectors has been begun, and its graph is still to be compiled."""
+    """A signal while text is encoded leaves no files in the cache or the run.
+
+    The signal arrives after the first file of vectors was created and before its graph is compiled.
+    """
     command = arguments(corpora, encoder, tmp_path / 'run', '--encoder-cache', str(tmp_path / 'kept'))
     with subprocess.Popen([sys.executable, '-u', 'train.py', *command], cwd=ROOT, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as process:
-        assert any(line.endswith(', frozen\n') for line in process.stdout)        # what is said before
+        assert any(line.endswith(', frozen\n') for line in process.stdout)        # the last line before encoding
         while process.poll() is None and not list((tmp_path / 'kept').glob('.*')):
             pass
         process.send_signal(signal.SIGTERM)
@@ -186,7 +192,7 @@ def test_encoder_runs_a_signal_while_text_is_encoded_leaves_nothing(corpora, enc
 
 
 class CopyAt(train.TrainingTerminal):
-    """Copies the run when an epoch has ended."""
+    """Copies the folder of the run after the first epoch."""
 
     def __init__(self, folder, copy):
         super().__init__()
@@ -200,7 +206,7 @@ class CopyAt(train.TrainingTerminal):
 
 def test_encoder_runs_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_path):
     options = options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-lr', '0.001'))
-    course.start(options, train.TrainingTerminal())             # and then nothing for once
+    course.start(options, train.TrainingTerminal())             # stop before the first step
     run = course.resume(tmp_path / 'run', options, CopyAt(tmp_path / 'run', tmp_path / 'copy'))
     before = EncoderFiles(encoder).weights()
     for name, array in before.items():
@@ -214,7 +220,7 @@ def test_encoder_runs_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, enc
         for key, array in expected.items():
             assert found[key].tobytes() == array.tobytes(), key
     after = records.read_tensors(tmp_path / 'run' / records.WEIGHTS)
-    unused = {'positions', 'kinds'}                              # some rows of these are
+    unused = {'positions', 'kinds'}                              # the training does not use all of their rows
     for name, array in before.items():
         moved = np.abs(after[f'encoder.{name}'] - array)
         assert 0 < moved.max() < 0.02 and (name in unused | {'pieces'} or moved.mean() > 0), name

@@ -1,4 +1,4 @@
-"""The features of a custom model type: integers, as many for each token as `count` says."""
+"""The features of a custom model type: `count` integers for each token."""
 
 from ms_crf.base.errors import OptionError
 from ms_crf.models.features import FeatureKind

@@ -1,4 +1,4 @@
-"""An exported graph and its record: what they replace, how they fail, what is found when they were changed."""
+"""The files of an exported graph: replacing them, failing exports, and edited or damaged files."""
 
 import hashlib
 import json
@@ -21,24 +21,24 @@ from support.paths import ROOT
 
 @pytest.fixture(scope='module')
 def run(run_of):
-    """With a softmax: its graph is exported in two seconds."""
+    """A run with a softmax, whose graph is exported in two seconds."""
     return run_of(head='softmax')
 
 
 @pytest.fixture(scope='module')
 def contents(run, exported):
-    """Contents of a graph and of its record."""
+    """The contents of a graph and of its record."""
     path = exported(run)
     return path.read_bytes(), json.loads(record_of(path).read_text())
 
 
 @pytest.fixture
 def pair(contents, tmp_path):
-    """A function that writes the pair anew, its record changed, and gives the graph's name."""
+    """A function that writes the graph with a changed record, and returns the path of the graph."""
     def write(checked=False, graph=contents[0], **changes):
         record = {**contents[1], **changes}
         record = {key: value for key, value in record.items() if value is not KeyError}
-        if not checked:                          # as an earlier version wrote it
+        if not checked:                          # earlier versions wrote no checksum of the record
             del record['record_sha256']
         (tmp_path / 'a.mindir').write_bytes(graph)
         (tmp_path / 'a.json').write_text(json.dumps(record))
@@ -155,7 +155,10 @@ class Stopped(BaseException):
 
 @pytest.mark.parametrize('moment', range(6))
 def test_graph_files_a_crash_between_both_files_leaves_a_pair(contents, tmp_path, monkeypatch, moment):
-    """Stopped before and after each renaming; tags in another order show which record is found."""
+    """After a crash before or after each `os.replace`, the record that is read belongs to the graph in the file.
+
+    The two records have their tags in different orders, which shows which record is read.
+    """
     path, draft = tmp_path / 'a.mindir', tmp_path / 'draft'
     new = {**contents[1], 'tags': ['O', 'B-Y', 'I-Y', 'B-X', 'I-X']}
     for record, graph in ((contents[1], b'one'), (new, b'two')):
@@ -181,14 +184,14 @@ def test_graph_files_a_crash_between_both_files_leaves_a_pair(contents, tmp_path
     found = read_record(path)[0]
     assert found['tags'] == {b'one': contents[1], b'two': new}[path.read_bytes()]['tags']
     draft.write_bytes(b'three')
-    replace_pair(path, draft, record)            # whatever was left is replaced
+    replace_pair(path, draft, record)            # the files that the crash left are replaced
     assert read_record(path)[0]['sha256'] == hashlib.sha256(b'three').hexdigest()
     assert sorted(os.listdir(tmp_path)) == ['a.json', 'a.mindir'] and 'next' not in read_record(path)[0]
 
 
 @pytest.mark.slow
 def test_graph_files_a_graph_may_have_the_name_of_its_draft(run, tmp_path):
-    """That of the file that MindSpore writes first ends in graph.mindir."""
+    """A graph can be named graph.mindir, which is also the name of the temporary file that MindSpore writes."""
     mindir.export(run, tmp_path / 'graph.mindir')
     assert Tagger.load(tmp_path / 'graph.mindir').tag([['a']])[0].tokens == ['a']
     assert sorted(file.name for file in tmp_path.iterdir()) == ['graph.json', 'graph.mindir']
@@ -241,7 +244,10 @@ def test_graph_files_a_batch_without_a_place_in_memory(run, static, tmp_path):
 
 @pytest.mark.slow
 def test_graph_files_a_full_disk(run, pair, tmp_path, capfd):
-    """Files of at most 20,000 bytes, which the graph is not: what was there before stays."""
+    """If the graph cannot be written, the previous files stay unchanged.
+
+    A limit of 20,000 bytes for each file stands for a full disk; the graph is larger.
+    """
     path = pair(checked=True)
     before = path.read_bytes(), record_of(path).read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -258,7 +264,10 @@ def test_graph_files_a_full_disk(run, pair, tmp_path, capfd):
 
 @pytest.mark.slow
 def test_graph_files_interrupted_while_the_graph_is_compiled(run, tmp_path):
-    """The signal comes while MindSpore parses the first function, in an empty folder where it would leave traces."""
+    """An export that Ctrl-C stops exits with status 130 and leaves no files in the working directory.
+
+    The signal arrives while MindSpore parses the first function.
+    """
     hook = ('import os, signal, sys\n'
             'def profile(frame, event, argument):\n'
             '    if event == "call" and frame.f_code.co_filename.endswith("parse/parser.py"):\n'

@@ -1,4 +1,4 @@
-"""Graphs with operators that do more than compute are refused before MindSpore loads them."""
+"""`Tagger.load` refuses graphs with operators that run foreign code, before MindSpore loads these graphs."""
 
 import shutil
 import subprocess
@@ -28,13 +28,13 @@ extern "C" int same(int, void **tensors, int *, int64_t **shapes, const char **,
 
 @pytest.fixture(scope='module')
 def graph(run_of, exported):
-    """The name of a graph, with its record."""
+    """The path of an exported graph with a record."""
     return exported(run_of(head='softmax'))
 
 
 @pytest.fixture
 def edited(graph, tmp_path):
-    """A function that changes the graph, and gives the name of the changed one with a record of its own."""
+    """A function that changes the graph, writes the changed graph with a valid record, and returns its path."""
     def edit(change):
         model = ModelProto.FromString(graph.read_bytes())
         change(model)
@@ -71,7 +71,10 @@ class Own(nn.Cell):
 
 
 def test_graph_operators_a_library_of_machine_code(graph, tmp_path):
-    """It would run when the graph is called; a refused graph has not run it."""
+    """A graph that loads a shared library is refused, and the library is never loaded.
+
+    The library creates the file LOADED when it is loaded.
+    """
     compiler = shutil.which('c++')
     if compiler is None:
         pytest.skip('no C++ compiler')

@@ -1,4 +1,4 @@
-"""The hidden Markov model beside worked figures, every path of small models, hmmlearn and jieba."""
+"""The hidden Markov model compared with worked examples, enumeration of all paths, hmmlearn and jieba."""
 
 import itertools
 import re
@@ -88,9 +88,12 @@ def test_hmm_one_step_of_learning_beside_every_path():
 @pytest.mark.parametrize('zeros', [False, True])
 @pytest.mark.parametrize('sharp', [False, True])
 def test_hmm_long_sequences_go_in_pieces(zeros, sharp):
-    """Beside the recursion step by step, in plain products that are brought back to sum 1."""
+    """A long sequence gives the same results as a step-by-step recursion in NumPy.
+
+    The recursion multiplies probabilities and normalises their sum to 1 after each step.
+    """
     (start, transition, emission), end, _ = draw(3, 4, 5, zeros)
-    if sharp:                                    # too far apart for products over a piece
+    if sharp:                                    # probabilities too far apart for products over several steps
         emission = emission ** 60
         emission /= emission.sum(1, keepdims=True)
     seen = np.random.default_rng(0).integers(0, 5, 2600)
@@ -130,7 +133,7 @@ def test_hmm_beside_hmmlearn():
     assert sum(value for _, value in best) == pytest.approx(score, abs=1e-6)
     parts = np.split(path, np.cumsum(lengths)[:-1])
     for (states, value), other, sequence in zip(best, parts, sequences):
-        # Where paths differ, they are permutations of the same factors.
+        # Several paths can have the highest score. So check that both paths have this score.
         for chain in (states, other):
             parts = np.log(transition[chain[:-1], chain[1:]]).sum() + np.log(emission[chain, sequence]).sum()
             assert np.log(start[chain[0]]) + parts == pytest.approx(value, abs=1e-9)
@@ -178,16 +181,16 @@ def test_hmm_words_are_counted():
     model = HMM().fit(sentences, tags, add=1e-6)
     assert model.states == ['D', 'N', 'V']
     assert np.exp(model.log_start) == pytest.approx([1, 0, 0], abs=1e-5)
-    # After N: V once, and twice the end.
+    # After N comes V once and the end of a sentence twice.
     assert np.exp(model.log_transition[1]) == pytest.approx([0, 0, 1 / 3], abs=1e-5)
     assert np.exp(model.log_end) == pytest.approx([0, 2 / 3, 0], abs=1e-5)
-    # N: boat twice, old once, which is all that it gives to words of one occurrence: a third to what is new.
+    # N has boat twice and old once. One token of three is a word that occurs once, so unknown words get a third.
     columns = np.exp(model.log_emission[1])[model.words.columns(['boat', 'old', 'the'])]
     assert columns == pytest.approx([2 / 3 * 2 / 3, 1 / 3 * 2 / 3, 0], abs=1e-5)
     assert np.exp(model.log_emission).sum(1) == pytest.approx(np.ones(3))
     assert model.viterbi(['the', 'boat'])[0] == ['D', 'N']
     assert [path for path, _ in model.viterbi([['the', 'boat'], ['the', 'cold', 'man', 'the', 'goat']])] == [
-        ['D', 'N'], ['D', 'N', 'V', 'D', 'N']]                   # by their shapes and places
+        ['D', 'N'], ['D', 'N', 'V', 'D', 'N']]                   # unknown words are tagged by shape and context
     assert HMM().fit(sentences, tags, states=['V', 'N', 'D']).viterbi(['the', 'boat'])[0] == ['D', 'N']
 
 
@@ -214,8 +217,9 @@ def test_hmm_segmentation_is_jiebas():
 
 
 def from_jieba(finalseg):
-    """The model: its words are characters, the last column of its table is of unknown ones."""
-    letters = 'SMEB'                             # jieba takes the last letter of equals, ours the first state
+    """The model of jieba: its words are characters; the last column of its emissions is for unknown characters."""
+    # In this order, because among equal paths jieba takes the last letter, and HMM the first state.
+    letters = 'SMEB'
     least = finalseg.MIN_FLOAT
     columns = {character: number for number, character in enumerate(sorted(set().union(*finalseg.emit_P.values())))}
     emission = np.full((4, len(columns) + 1), least)

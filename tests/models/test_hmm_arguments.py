@@ -1,4 +1,4 @@
-"""What the hidden Markov model is given that it can't use: one line in its own words, and nothing changed."""
+"""Invalid arguments of the hidden Markov model: the error has one line, and the model does not change."""
 
 import resource
 import traceback
@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = str(Path(ms_crf.__file__).parent)
 ARRAYS = ([.2, .3, .5], [[.5, .2, .3], [.3, .5, .2], [.2, .3, .5]], [[.5, .5], [.4, .6], [.7, .3]])
-BLOCKED = ([1., 0], np.eye(2), np.eye(2))        # says 0 for ever
+BLOCKED = ([1., 0], np.eye(2), np.eye(2))        # can only emit the symbol 0
 NAN, GREAT = float('nan'), 10 ** 12
 NO_SEQUENCES = [
     None, 5, 1.5, True, 'ab', b'ab', {}, {'a': [0]}, {0, 1}, object(), len, np.int64(1), np.array(1), np.array('a'),
@@ -24,7 +24,7 @@ NO_SEQUENCES = [
 
 
 def refused(call):
-    """What it raises: a line of the package's own, no other's that comes through."""
+    """Returns the message of the error, which must be one line and raised by ms_crf itself."""
     with pytest.raises((ValueError, TypeError)) as raised:
         call()
     text = str(raised.value)
@@ -43,7 +43,7 @@ def words():
 def test_hmm_arguments_what_is_no_sequence(method, number):
     value = NO_SEQUENCES[number]
     if method == 'log_prob' and isinstance(value, list) and value == [2]:
-        return                                   # a state, though no symbol
+        return                                   # 2 is a valid state, but not a valid symbol
     model = HMM(*ARRAYS)
     before = model.log_transition.copy()
     refused(lambda: getattr(model, method)(value))
@@ -86,7 +86,7 @@ def test_hmm_arguments_sequences_of_one_symbol():
 
 @pytest.mark.slow
 def test_hmm_arguments_pairs_only_where_they_are_asked_for():
-    """At 400 states and 2,000 positions they would take 2.6 GB."""
+    """Without `pairs`, posteriors need no memory for pairs: 2.6 GB for 400 states and 2,000 positions."""
     generator = np.random.default_rng(0)
     model = HMM(*(generator.dirichlet(np.ones(width), count) if count > 1 else generator.dirichlet(np.ones(width))
                   for width, count in ((400, 1), (400, 400), (5, 400))))
@@ -111,7 +111,7 @@ def test_hmm_arguments_what_can_not_be_has_no_posteriors():
     for pairs in (False, True):
         assert refused(lambda pairs=pairs: model.posteriors([[0, 0], [0, 1, 1], []], pairs=pairs)) == (
             'sequence 1 is impossible in the model')
-    least = np.finfo(np.float64).min             # what many take for the logarithm of 0; two of them are -inf
+    least = np.finfo(np.float64).min             # often used as the logarithm of 0; the sum of two is -inf
     lowest = HMM([0, least], [[0, least], [least, 0]], [[0, least], [least, 0]], log=True)
     assert lowest.log_likelihood([[0, 0], [0, 1]]).tolist() == [0.0, least]
     assert lowest.log_likelihood([0, 1, 0, 1]) == lowest.viterbi([0, 1, 0, 1])[1] == -np.inf

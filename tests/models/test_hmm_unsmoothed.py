@@ -1,4 +1,4 @@
-"""Counting without smoothing: relative frequencies, by enumeration in fractions."""
+"""Hidden Markov models without smoothing, compared with enumeration of all paths in exact fractions."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ TAGS = [['D', 'N', 'V'], ['D', 'N', 'V', 'D', 'N'], ['N', 'V'], ['N']]
 
 
 class Frequencies:
-    """The model by definition, and sums over all paths of tags."""
+    """The relative frequencies of a corpus, and the exact probabilities of all paths."""
 
     def __init__(self, sentences, tags):
         self.states = sorted({tag for row in tags for tag in row})
@@ -52,7 +52,7 @@ def random_corpus(seed):
 
 @pytest.mark.parametrize('sentences,tags', [(SENTENCES, TAGS), *map(random_corpus, range(8))])
 def test_hmm_unsmoothed_probabilities_are_relative_frequencies(sentences, tags):
-    """Likelihoods, best paths and posteriors of all sentences of up to 4 words, without a warning."""
+    """Likelihoods, best paths and posteriors agree with enumeration of all paths in fractions, without warnings."""
     exact, words = Frequencies(sentences, tags), sorted({word for row in sentences for word in row})[:3]
     with warnings.catch_warnings():
         warnings.simplefilter('error')
@@ -79,7 +79,7 @@ def test_hmm_unsmoothed_probabilities_are_relative_frequencies(sentences, tags):
 
 
 def test_hmm_unsmoothed_a_little_smoothing_comes_near():
-    """Of what is possible."""
+    """A model with very little smoothing has almost the same start and transition probabilities."""
     model, near = HMM().fit(SENTENCES, TAGS, add=0), HMM().fit(SENTENCES, TAGS, add=1e-9)
     assert np.exp(model.log_transition) == pytest.approx(np.exp(near.log_transition), abs=1e-6)
     assert np.exp(model.log_start) == pytest.approx(np.exp(near.log_start), abs=1e-6)

@@ -1,4 +1,4 @@
-"""No module outside of models/ knows which model types there are, but the table of model types."""
+"""Modules outside of models/ do not name single model types, except the table of model types."""
 
 import ast
 import functools
@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(ms_crf.__file__).parent
 OUTSIDE = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob('*.py'))
            if path.relative_to(PACKAGE).parts[0] != 'models']
-# Where a word that is the name of a kind means something else, or is what a user chooses.
+# Modules in which the name of a model type means something else, or is an option of the user.
 ALLOWED = {
     'runs/model_types.py': 'the table of model types',
     'runs/options.py': 'the option --encoder',
@@ -28,7 +28,7 @@ def tree_of(path):
 
 
 def constants(path):
-    """Line and text of all strings of a module but its docstrings."""
+    """The line and text of each string of a module, except docstrings."""
     tree = tree_of(path)
     docstrings = {id(node.body[0].value) for node in ast.walk(tree)
                   if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and node.body
@@ -38,7 +38,7 @@ def constants(path):
 
 
 def names(path):
-    """Line and text of the names of kinds in a module."""
+    """The line and text of each name of a model type in a module."""
     return [(line, text) for line, text in constants(path) if text in KINDS]
 
 
@@ -67,7 +67,7 @@ def test_kinds_no_class_of_a_kind_is_named_outside_of_its_folder():
     classes = {node.name for path in (PACKAGE / 'models').glob('*/*.py')
                for node in ast.parse(path.read_text(encoding='utf-8')).body if isinstance(node, ast.ClassDef)
                if not node.name.startswith('_')}
-    classes -= {'HMM'}                             # a public name, of which the package says where it is
+    classes -= {'HMM'}                             # a public name, which the package exports
     shared = [f'models/{path.name}' for path in (PACKAGE / 'models').glob('*.py')]
     for path in [*OUTSIDE, *shared]:
         words = {node.id for node in ast.walk(tree_of(path)) if isinstance(node, ast.Name)}

@@ -1,4 +1,4 @@
-"""Vectors of n-grams: what they are learned from, and what words that have none get of them."""
+"""N-gram vectors: learning them from word vectors, and composing vectors of out-of-vocabulary words."""
 
 from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError
@@ -29,9 +29,12 @@ def test_ngrams_of_a_word():
 
 @pytest.mark.slow
 def test_ngrams_are_found_for_many_words_at_once():
-    """As one by one in a dictionary: words of all lengths, n-grams that come again, characters of all planes."""
+    """`NgramIndex` finds the same n-grams as a dictionary that is searched word by word.
+
+    The words have all lengths, repeated n-grams, and characters of all Unicode planes.
+    """
     rng = np.random.default_rng(0)
-    letters = list('aabcdE') + ['é', '語', '\U0001f600', '\ud800', '\0', '\u0130']      # the last in lower case is two
+    letters = list('aabcdE') + ['é', '語', '\U0001f600', '\ud800', '\0', '\u0130']      # the last is two in lower case
     words = [''.join(rng.choice(letters[:rng.integers(1, 13)], rng.integers(0, 60))) for _ in range(3000)]
     words += ['', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaab', 'abcdéabcdéabcdéabcdéabcdé', 'x' * 100]
     parts = list(dict.fromkeys(part for word in words for part in ngrams_of(word)))
@@ -46,7 +49,7 @@ def test_ngrams_are_found_for_many_words_at_once():
 
 
 def words_of_towns(count, seed=0):
-    """Words that end in 'ville' near one vector, others that end in 'ing' near another; and these vectors."""
+    """Vectors of words in 'ville' near one vector and of words in 'ing' near another, and these two vectors."""
     rng = np.random.default_rng(seed)
     towns, verbs = rng.normal(size=(2, 7))
     vectors = {}
@@ -58,7 +61,7 @@ def words_of_towns(count, seed=0):
 
 
 def dense(vectors):
-    """X and Y of the least-squares problem, float64, with the n-grams that stand for the columns of X."""
+    """The n-grams of the least-squares problem, one for each column of X, and X and Y in float64."""
     words = [word for word in vectors if any(letter.isalpha() for letter in word)]
     parts = [{f'<{word.lower()}>'[start:start + size] for start in range(len(word) + 2) for size in (3, 4, 5)
               if start + size <= len(word) + 2} for word in words]
@@ -71,9 +74,9 @@ def dense(vectors):
 
 
 def test_ngrams_learned_is_the_ridge_regression(monkeypatch):
-    """After many steps the solution of the normal equations, and after few already near it."""
+    """After many steps the vectors solve the normal equations; after the default number they are close."""
     vectors, _, _ = words_of_towns(40)
-    vectors = {**vectors, '1984': np.full(7, 50.0), 'zzz': np.full(7, 3.0)}     # no letters; no n-gram three times
+    vectors = {**vectors, '1984': np.full(7, 50.0), 'zzz': np.full(7, 3.0)}     # without letters; with rare n-grams
     often, X, Y = dense(vectors)
     expected = np.linalg.solve(X.T @ X + np.eye(len(often)), X.T @ Y)
     monkeypatch.setattr(ngrams, 'COLUMNS', 3)
@@ -105,13 +108,16 @@ def test_ngrams_nothing_to_learn_from(vectors):
 
 
 def test_ngrams_where_nothing_is_left_to_learn():
-    """Vectors that are all alike are their mean, and n-grams add nothing to it."""
+    """If all word vectors are the same, the n-gram vectors are 0, because they add nothing to the mean."""
     found, table = learn({f'{letter}ville': np.ones(3) for letter in 'abcd'})
     assert 'ville' in found and not table.any()
 
 
 def test_ngrams_words_of_training_begin_with_what_their_ngrams_make():
-    """Those without a vector and without an n-gram begin as without any n-grams."""
+    """New words begin with their vector, or the sum of their n-gram vectors divided by the root of their number.
+
+    Words without both begin with the same random vector as in a vocabulary without n-grams.
+    """
     vectors = {'apple': np.ones(2, np.float32)}
     names = Vocabulary.of([['Apple', 'grapple', '1984']], [], ['O'], vectors, 8, ngrams=['ppl', 'ple>', 'xyz'])
     table = np.array([[0, 0], [1, 2], [3, 4], [9, 9]], np.float32)
@@ -127,7 +133,10 @@ def test_ngrams_words_of_training_begin_with_what_their_ngrams_make():
 @pytest.mark.parametrize('bigrams', [False, True])
 @pytest.mark.parametrize('compiled', [False, True])
 def test_ngrams_forms_in_the_graph(compiled, bigrams):
-    """Only forms that are named change, and of these only those with n-grams, and only the part of the word."""
+    """`form_vectors` composes only the vectors of the given forms that have n-grams, as computed in NumPy.
+
+    With bigrams, only the part of the word changes.
+    """
     network = TaggerNetwork(9, 4, 3, 6, 1, 'none', columns=3 if bigrams else 1, num_ngrams=5)
     table = np.random.default_rng(1).normal(size=(6, 4)).astype(np.float32)
     table[0] = 0
@@ -147,11 +156,11 @@ def test_ngrams_forms_in_the_graph(compiled, bigrams):
 def test_ngrams_forms_that_are_composed():
     names = Vocabulary(['known'], list('known'), ['O'], 8, ngrams=['<ab', 'abc'])
     encoded = EncodedWords([['known', 'abc', 'xyz'], ['ABD', 'abc']], names)
-    assert encoded.composed.tolist() == [1, 3]                   # of known, abc, xyz, ABD
+    assert encoded.composed.tolist() == [1, 3]                   # the distinct forms are known, abc, xyz, ABD
     assert encoded.ngrams_of[:, :3].tolist() == [[1, 2, 0], [1, 0, 0]]
     places, ids = encoded.ngrams(np.array([2, 3, 0]))
     assert places.tolist() == [1] and ids[:, :2].tolist() == [[1, 0]]
-    places, ids = encoded.ngrams(np.array([0]))                  # one row at least, which changes nothing
+    places, ids = encoded.ngrams(np.array([0]))                  # at least one row, which changes nothing
     assert places.tolist() == [0] and not ids.any()
     places, ids = encoded.ngrams(np.array([1, 3]), 4)
     assert places.tolist() == [0, 1, 0, 0] and ids[:, 0].tolist() == [1, 1, 0, 0]

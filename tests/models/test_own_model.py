@@ -1,4 +1,4 @@
-"""A custom model type: examples/own_model.py through all commands."""
+"""The custom model type of examples/own_model.py with the commands train, infer and export."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ SMALL = ['--model', 'mine', '--word-dim', '6', '--hidden', '8', '--batch-size', 
 
 
 def call(command, *arguments, status=0):
-    """What a command prints: its output, or its error where a status is expected."""
+    """Runs a command and returns its output, or its error messages if a status other than 0 is expected."""
     with plugins_forgotten():
         found, output, errors = printed(command.main, *arguments)
     assert found == status, errors
@@ -30,7 +30,7 @@ def call(command, *arguments, status=0):
 
 @pytest.fixture(scope='module', autouse=True)
 def folder_of_the_project():
-    """The folder of examples is named from there."""
+    """Runs the tests in the folder of the project, because they name examples/ with a relative path."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
         yield

@@ -1,4 +1,4 @@
-"""Temperatures, beside the enumeration of all paths of scores that are divided by them."""
+"""Temperatures, compared with enumeration of all paths with scores divided by the temperature."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_temperature_confidences_are_posteriors_of_scores_that_are_divided(sente
 
 def test_temperature_the_gold_tags_are_likeliest_at_the_temperature_that_is_found(sentences):
     given, rng = Given(2), np.random.default_rng(3)
-    # Gold tags drawn from a model that is less sure than this one.
+    # Draw gold tags from a less confident model: the same model at temperature 2.
     gold = []
     for tokens in sentences * 8:
         row = given.row(tokens, 2.0)
@@ -96,7 +96,10 @@ def test_temperature_a_network_at_temperature_1_is_itself(undisturbed, corpora):
 
 
 def test_temperature_confidences_of_a_hidden_markov_model_do_not_depend_on_its_batch(hmm):
-    """What ends with a shorter sentence of a batch has nothing behind it that it could go on with."""
+    """Confidences of spans are the same in a batch and alone.
+
+    A span at the end of a short sentence must not continue into the padding of the batch.
+    """
     tagger = Tagger.load(hmm)
     sentences = [['of', 'Xan', 'Yel', 'to', 'Xor', 'Yan'], ['to', 'Xel', 'Yan'], ['Xan'], ['of', 'Xor']]
     for tokens, found in zip(sentences, tagger.tag(sentences)):

@@ -1,4 +1,4 @@
-"""How unsure a model is of a sentence, beside the enumeration of all paths."""
+"""The uncertainty of a model about a sentence, compared with enumeration of all paths."""
 
 import math
 
@@ -32,4 +32,4 @@ def test_uncertainty_entropies_of_the_posteriors_of_tokens(allowed):
 def test_uncertainty_measures_of_a_posterior():
     assert of_confidence(0.25, 2, 'least-confidence') == 0.75
     assert of_confidence(0.25, 2, 'mnlp') == pytest.approx(math.log(2))
-    assert of_confidence(0.0, 3, 'mnlp') > 200                   # of a long sentence it may be nothing
+    assert of_confidence(0.0, 3, 'mnlp') > 200                   # the probability of a long sentence can underflow to 0

@@ -1,4 +1,4 @@
-"""Word vectors, vocabularies, corpora under one scheme, and batches from which every sentence comes back."""
+"""Word vectors, vocabularies, batches, learning rates, and corpora in a tag scheme."""
 
 import gzip
 import itertools
@@ -93,7 +93,10 @@ def test_vectors_and_batches_words_without_a_vector_begin_small():
 
 
 def test_vectors_and_batches_bigrams_of_a_vocabulary():
-    """Known are those that occur at least twice in training; their ids follow those of words, behind one for others."""
+    """The vocabulary contains the bigrams that occur at least twice in training.
+
+    The rows of bigrams follow the rows of words. The first bigram row is for unknown bigrams.
+    """
     training = [['a', 'b', 'a', 'b'], ['a', 'b'], ['c']]
     vocabulary = Vocabulary.of(training, [['b', 'c', 'b', 'c']], ['O'], {}, 4, bigrams=True)
     assert vocabulary.words == ['a', 'b', 'c'] and vocabulary.bigrams == [' a', 'a b', 'b ']
@@ -105,7 +108,7 @@ def test_vectors_and_batches_bigrams_of_a_vocabulary():
     assert vocabulary.initial_rows({}, 3, np.random.default_rng(0)).shape == (9, 3)
     record = vocabulary.to_json()
     assert Vocabulary.from_json(record).to_json() == record
-    before = {name: value for name, value in record.items() if name != 'bigrams'}      # as runs without them have it
+    before = {name: value for name, value in record.items() if name != 'bigrams'}      # as in runs without bigrams
     assert Vocabulary.from_json(before).to_json() == before
 
 
@@ -155,7 +158,7 @@ def test_vectors_and_batches_shapes_of_tagging_serve_all_lengths_and_stay():
     many = np.repeat([12, 20, 60], 2000)
     for _ in range(3):
         used = [length for (length, _), _ in shapes.plan(many)]
-    assert used.count(24) == 250 and shapes.lengths == [16, 24, 64, 1024]        # it has become worth one of its own
+    assert used.count(24) == 250 and shapes.lengths == [16, 24, 64, 1024]        # 24 now saves enough padding
 
 
 def random_corpus(generator, count, longest):
@@ -169,7 +172,7 @@ def test_vectors_and_batches_every_sentence_comes_back_from_its_batch(shuffled, 
     generator = np.random.default_rng(0)
     tokens, tags = random_corpus(generator, 200, 30)
     vocabulary = Vocabulary.of(tokens[:150], [], ['O', 'B', 'I'], {}, 8, bigrams)
-    tokens[7] = tokens[7] * 100                                  # far longer than the others
+    tokens[7] = tokens[7] * 100                                  # far longer than all other sentences
     tags[7] = tags[7] * 100
     encoded = EncodedWords(tokens, vocabulary, vocabulary.gold(tags))
     unknown = None
@@ -186,7 +189,7 @@ def test_vectors_and_batches_every_sentence_comes_back_from_its_batch(shuffled, 
         assert form_words.shape == ((shape.forms, 3) if bigrams else (shape.forms,))
         assert len(long_spellings) == shape.long_forms and len(short_spellings) == shape.short_forms
         real = words[words != 0]
-        assert len(set(real.tolist())) == len(real)              # rows of the word table are written once
+        assert len(set(real.tolist())) == len(real)              # each row of the word table is written once
         for row in range(shape.rows):
             if row >= len(numbers):
                 assert lengths[row] == 0
@@ -218,7 +221,7 @@ def test_vectors_and_batches_noise_follows_from_the_position_alone():
     again = dropout(1, 2, 3, (4, 5), [6, 7], [0.5, 0.25], True)
     assert all((a == b).all() for a, b in zip(first, again))
     assert (first[0] != dropout(1, 2, 4, (4, 5), [6, 7], [0.5, 0.25], True)[0]).any()
-    assert (first[0] == first[0][:1]).all()                      # locked over time
+    assert (first[0] == first[0][:1]).all()                      # locked dropout: the same factors at all positions
     free, = dropout(1, 2, 3, (40, 50), [60], [0.25], False)
     assert (free != free[:1]).any()
     assert set(np.unique(free).tolist()) == {0.0, np.float32(1 / 0.75)} and free.mean() == pytest.approx(1, abs=0.01)
@@ -277,7 +280,7 @@ def test_vectors_and_batches_words_and_plain_tags(tmp_path):
     ('a/NOUN', 'a/O b/NOUN', 'auto', 1, 'O', {'O': 1}),
     ('a/B b/M c/E', 'a/S b/O', 'auto', 2, 'O', {'O': 1}),
     ('a/S-X', 'a/O b/B-X c/E-X', 'BMES', 1, 'O', {'O': 1}),
-    ('a/S-X', 'a/O b/B-X c/E-X', 'BIO', None, None, None),       # where a model of BIO always has an O
+    ('a/S-X', 'a/O b/B-X c/E-X', 'BIO', None, None, None),       # a BIO model always has the tag O
     ('a/B-X', 'a/B b/I', 'auto', 1, 'B', {'B': 1, 'I': 1}),
     ('a/O', 'a/I-X b/B-X', 'auto', 1, 'I-X', {'X': 2}),
 ])

@@ -1,4 +1,4 @@
-"""The shift of the score of O: which one is chosen, and what becomes of a run by it."""
+"""The shift of the score of O: how it is chosen, and how it changes a run."""
 
 import contextlib
 import json
@@ -21,11 +21,11 @@ from support.paths import ROOT
 from support.trainings import SMALL, StopAt, options_of, plugins_forgotten, printed
 
 pytestmark = pytest.mark.usefixtures('steps_compiled_once')
-SMALL = [*SMALL[:-4], *SMALL[-2:]]               # without a scheme
+SMALL = [*SMALL[:-4], *SMALL[-2:]]               # without --scheme
 
 
 def counts_with(rates, sentences=400):
-    """For each shift the counts of sentences of one gold span each, of which these shares are found."""
+    """The counts of each shift, for sentences with one gold span; `rates` are the shares of correct sentences."""
     draws = np.random.default_rng(0).random(sentences)
     return [np.stack((draws < rate, np.ones(sentences), np.ones(sentences)), 1).astype(int) for rate in rates]
 
@@ -37,7 +37,7 @@ def test_balance_the_best_shift_is_that_of_the_best_rates():
 
 
 def test_balance_one_high_rate_among_low_ones_is_chance():
-    """0.5 has the best rate, 1.5 the best ones around it."""
+    """The shift with the best mean of its own rate and its neighbours' rates wins: 1.5, although 0.5 has a peak."""
     assert best_shift(counts_with([0.1, 0.1, 0.1, 0.7, 0.3, 0.5, 0.8])).shift == 1.5
 
 
@@ -47,7 +47,7 @@ def test_balance_where_nothing_is_won_nothing_is_shifted(rates):
 
 
 def test_balance_a_gain_that_chance_may_have_made_is_none():
-    """One sentence of 20 better, one worse, and a third better: two thirds of resamples like it, which is too few."""
+    """A gain that chance explains gives no shift: of 20 sentences two become better and one becomes worse."""
     before = np.array([[1, 1, 1]] * 10 + [[0, 1, 1]] * 10)
     after = before.copy()
     after[[0, 10, 11], 0] = [0, 1, 1]
@@ -60,8 +60,11 @@ def test_balance_no_spans_at_all():
 
 @pytest.fixture(scope='module')
 def texts(tmp_path_factory):
-    """A text in which Xan is a person three times of ten, and a dev part in which it always is one, as Zoe is in both;
-    one in which Xan is never a person."""
+    """A folder of small corpora with the names Xan and Zoe.
+
+    Xan is a person three times of ten in train.tsv, and always in dev.tsv and lone.tsv. Zoe is a person in train.tsv
+    and dev.tsv, but not in seldom.tsv. plain.tsv has plain tags.
+    """
     folder = tmp_path_factory.mktemp('texts')
     person, none = 'to\tO\nXan\tB-PER\nof\tO\n\n', 'to\tO\nXan\tO\nof\tO\n\n'
     known = person.replace('Xan', 'Zoe')
@@ -74,7 +77,7 @@ def texts(tmp_path_factory):
 
 
 class Watcher(StopAt):
-    """Keeps how far tasks were, and what they were."""
+    """Keeps the progress of each task: the number of finished units and the total."""
 
     def __init__(self):
         super().__init__(10 ** 6)
@@ -96,7 +99,7 @@ def trained(texts, folder, *further, train='train.tsv', dev='dev.tsv'):
 
 @pytest.fixture(scope='module')
 def runs(texts, tmp_path_factory):
-    """(scores, what was said) of a run with the shift and of one without, and their folder."""
+    """(scores, log) of a run with the shift and of a run without the shift, and the folder of both."""
     folder = tmp_path_factory.mktemp('runs')
     found = {}
     for name, further in (('with', []), ('without', ['--no-balance'])):
@@ -126,7 +129,10 @@ def test_balance_a_run_is_shifted_by_what_suits_dev(runs):
 
 @pytest.mark.slow
 def test_balance_a_run_that_had_ended_is_shifted_no_further(runs, tmp_path):
-    """Resumed without another epoch the same, to the bit; with others by what suits the best of them."""
+    """A finished run that is resumed without more epochs keeps exactly the same weights.
+
+    With more epochs, the shift is tuned on dev again.
+    """
     run = shutil.copytree(runs[1] / 'with', tmp_path / 'run')
     before = records.read_tensors(run / 'weights.ckpt')
     options = SavedRun.open(run).options_with(save=str(run))
@@ -140,14 +146,17 @@ def test_balance_a_run_that_had_ended_is_shifted_no_further(runs, tmp_path):
 
 @pytest.mark.slow
 def test_balance_where_nothing_was_learned_nothing_is_shifted(texts, tmp_path):
-    """Though a shift would make every Xan a person: no span was right without it, and that is what is said."""
+    """If no span is correct without a shift, the score of O is not shifted and the log says that nothing was learned.
+
+    A shift would make every Xan a person, but the model has not learned anything.
+    """
     scores, run = trained(texts, tmp_path / 'run', train='seldom.tsv', dev='lone.tsv')
     assert (scores['shift'], scores['dev']['f1']) == (0.0, 0.0)
     assert 'nothing was learned: on dev the model is no better than predicting the tag' in run.watcher.output.getvalue()
 
 
 class StopsWhileBalancing(Watcher):
-    """Says stop when the second shift has been tried."""
+    """Stops the training after the second shift was tried."""
 
     def stopping(self):
         return self.tried == 2
@@ -163,7 +172,7 @@ class StopsWhileBalancing(Watcher):
 
 @pytest.mark.slow
 def test_balance_stopped_while_a_shift_is_chosen_and_resumed(runs, texts, tmp_path):
-    """To the bit the run that was not stopped."""
+    """A run that is stopped while a shift is chosen, and resumed, has exactly the weights of an uninterrupted run."""
     arguments = ['--train', str(texts / 'train.tsv'), '--dev', str(texts / 'dev.tsv'), *SMALL, '--epochs', '6',
                  '--save', str(tmp_path / 'run')]
     stopped = course.start(options_of(arguments), StopsWhileBalancing())
@@ -194,7 +203,7 @@ def test_balance_scores_that_can_not_be_are_named_when_a_run_goes_on(runs, text,
 
 @pytest.mark.slow
 def test_balance_a_network_of_ones_own_is_shifted_as_well(texts, tmp_path):
-    """That of the example; and networks over an encoder have what is shifted."""
+    """The network of examples/own_model.py is shifted; networks with an encoder have the `tag_bias` for this."""
     with plugins_forgotten():
         status, output, errors = printed(
             train.main, '--plugin', ROOT / 'examples/own_model.py', '--model', 'mine', '--train', texts / 'train.tsv',

@@ -1,4 +1,4 @@
-"""How long a training goes on, which of its epochs is taken, and what it says of that."""
+"""The number of epochs, early stopping, the choice of the best epoch, and the messages about them."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def test_course_short_epochs_are_more(steps):
 def test_course_what_was_given_is_obeyed():
     assert epoch_settings(2, 40, 12, 0.5, 0.03) == OF_40._replace(average_every=1)
     assert epoch_settings(106, 3, 0, 2.0, 0.0) == EpochSettings(3, 0, 2.0, 0.0, 8)
-    assert epoch_settings(2, epochs=4).warmup < 1                     # it must not fill what is asked for
+    assert epoch_settings(2, epochs=4).warmup < 1                     # the warm-up must not take all four epochs
     assert epoch_settings(2, epochs=4).patience == 150
 
 
@@ -54,7 +54,10 @@ def taken(best, scores):
 
 
 def test_course_an_untrained_model_is_not_the_best():
-    """What 50 sentences of the sample gave: an F1 of 1 % by chance, then 'O' for every word, then spans."""
+    """The best epoch of a training on 50 sentences of the sample is not the first one.
+
+    F1 is below 1 % by chance at first, then the model predicts 'O' for every word, then it learns spans.
+    """
     best = BestEpoch(tagged(799, 201), plain=False)
     assert taken(best, [(0.0048, 0.0314, 15.7), (0.0, 0.799, 14.9), (0.0, 0.799, 12.8), (0.0, 0.799, 13.0),
                         (0.03, 0.5, 9.0), (0.038, 0.803, 8.0), (0.35, 0.85, 5.0), (0.35, 0.85, 1.0),
@@ -80,7 +83,7 @@ def test_course_a_model_of_the_most_frequent_tag_has_learned_nothing():
     assert "the tag 'NOUN'" in plain.nothing_learned()
     taken(plain, [(1.0, 1.0, 1.0)])
     assert plain.nothing_learned() is None
-    alone = BestEpoch([['O', 'O']], plain=False)                      # a dev that can't tell
+    alone = BestEpoch([['O', 'O']], plain=False)                      # dev has only this tag
     taken(alone, [(0.0, 1.0, 1.0)])
     assert alone.nothing_learned() is None
 
@@ -90,13 +93,13 @@ def test_course_the_state_of_the_best_epoch():
     taken(best, [(0.0, 0.8, 3.0), (0.2, 0.5, 2.0), (0.05, 0.9, 1.0)])
     other.load(np.array(best.state(), np.float64).tolist())
     assert vars(other) == vars(best)
-    third.load_score(2, 0.2)                                     # of an earlier version
+    third.load_score(2, 0.2)                                     # the state of an earlier version
     for score in ((0.2, 0.9, 0.1), (0.21, 0.1, 9.0)):
         assert third.take(9, *score) == (score[0] > 0.2)
 
 
 class Recorder(train.TrainingTerminal):
-    """Keeps the weights after each step."""
+    """Records the weights after each step."""
 
     def __init__(self):
         super().__init__(io.StringIO())
@@ -109,7 +112,7 @@ class Recorder(train.TrainingTerminal):
 
 @pytest.mark.slow
 def test_course_a_small_corpus_is_averaged_from_its_first_step(corpora, tmp_path):
-    """Beside the average of the weights of all steps, in float64; and in which epochs the steps are."""
+    """The averaged weights agree with the average of the weights of all steps, computed here in float64."""
     given = [*files(corpora), *SMALL, '--epochs', '2', '--save', str(tmp_path / 'run')]
     options, recorder = options_of(given), Recorder()
     recorder.run = run = course.start(options, recorder)
@@ -127,7 +130,7 @@ def test_course_a_small_corpus_is_averaged_from_its_first_step(corpora, tmp_path
 
 @pytest.mark.slow
 def test_course_what_a_training_on_few_sentences_says(tmp_path, capsys):
-    """Tags that train lacks are counted and missed; a model that tags everything 'O' is named."""
+    """A training on few sentences reports tags that train lacks, short epochs, and that nothing was learned."""
     for part, count in (('train', 9), ('dev', 4), ('test', 4)):
         write_corpus(tmp_path / f'{part}.tsv', count, 1)
     for part in ('train', 'test'):
@@ -155,7 +158,10 @@ def test_course_what_a_training_on_few_sentences_says(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_course_why_a_training_ended(undisturbed, tmp_path, capsys):
-    """Also of a state that an earlier version has written."""
+    """Early stopping is reported once, and the best epoch is three epochs (`--patience`) before the last.
+
+    The state has the format of an earlier version, without the entry `best`.
+    """
     folder = tmp_path / 'run'
     shutil.copytree(undisturbed[0], folder)
     arrays = records.read_tensors(folder / records.STATE)
@@ -171,6 +177,9 @@ def test_course_why_a_training_ended(undisturbed, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_course_the_learning_rate_of_each_epoch_is_recorded(undisturbed):
-    """In its middle: after half an epoch the rate has risen to 0.05, then it falls by a cosine over 2.5 epochs."""
+    """The recorded rate of each epoch is the rate in its middle, computed here from the formula of the schedule.
+
+    The rate rises to 0.05 within half an epoch. Then it falls with a cosine for 2.5 epochs.
+    """
     rates = [record['learning_rate'] for record in SavedRun.open(undisturbed[0]).metrics]
     assert rates == pytest.approx([0.05 * (1 + math.cos(math.pi * done / 2.5)) / 2 for done in (0, 1, 2)])

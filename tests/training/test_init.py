@@ -1,4 +1,4 @@
-"""Trainings that begin with the network of another run: what they take over, what stays, and what is refused."""
+"""Fine-tuning with `--init`: the weights that are copied, frozen weights, and invalid base runs and options."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ TAGS = ['B-PER I-PER O O B-LOC', 'O O B-LOC', 'O B-PER I-PER O B-LOC O']
 
 @pytest.fixture(scope='module')
 def texts(tmp_path_factory):
-    """Options that name a corpus of persons, as the base has them, and places; half of its words are new."""
+    """Options that name a corpus with persons, as in the base run, and places; half of its words are new."""
     folder = tmp_path_factory.mktemp('texts')
     rows = [[f'{word}\t{tag}' for word, tag in zip(words, tags.split())] for words, tags in zip(SENTENCES, TAGS)]
     text = ''.join('\n'.join(sentence) + '\n\n' for sentence in rows)
@@ -36,12 +36,12 @@ def texts(tmp_path_factory):
 
 
 def contents(folder):
-    """Names, contents and times of all files of a folder."""
+    """The name, contents and modification time of each file of a folder."""
     return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir() if path.is_file()}
 
 
 def begun(arguments, watcher=None):
-    """A training that has begun and will make no step."""
+    """A training that has started, but makes no step."""
     run = course.start(options_of(arguments), watcher or StopAt(1))
     run.directory.release()
     return run
@@ -49,7 +49,10 @@ def begun(arguments, watcher=None):
 
 @slow
 def test_init_before_its_first_step_it_tags_as_its_base_does(undisturbed, corpora, tmp_path):
-    """Also words and characters that the base does not know, which it has rows for."""
+    """Before its first step the new network predicts the same tags as its base run.
+
+    This includes new words and characters, for which the new network has rows.
+    """
     (tmp_path / 'train.tsv').write_text('Xan\tB-PER\nünknown\tI-PER\n\nto\tO\nZap\tB-PER\nYelx\tI-PER\n\n')
     run = begun([*files(corpora, train=tmp_path / 'train.tsv'), *STEPS, '--init', str(undisturbed[0]), '--save',
                  str(tmp_path / 'run')])
@@ -61,7 +64,10 @@ def test_init_before_its_first_step_it_tags_as_its_base_does(undisturbed, corpor
 
 
 def test_init_what_both_have_is_taken_by_its_name_and_the_rest_is_fresh(undisturbed, texts, tmp_path):
-    """From BIO to BIOES, and from persons to persons and places."""
+    """Weights of known words, characters and tags are copied by name; weights of new tags are random.
+
+    The base run has persons in BIO; the new run has persons and places in BIOES.
+    """
     base, said = undisturbed[0], StopAt(1)
     weights, names = (records.read_tensors(base / 'weights.ckpt'), json.loads((base / 'vocab.json').read_text()))
     run = begun([*texts, *STEPS, '--scheme', 'BIOES', '--init', str(base), '--save', str(tmp_path / 'run')], said)
@@ -70,7 +76,7 @@ def test_init_what_both_have_is_taken_by_its_name_and_the_rest_is_fresh(undistur
     assert own.characters[:len(names['characters'])] == names['characters']
     for name, known in (('word_table', len(names['words'])), ('characters.table.weight', len(names['characters']))):
         assert (now[name][:2 + known] == weights[name]).all() and len(now[name]) > 2 + known
-        assert (now[name][2 + known:] == weights[name][1]).all()           # the unknown word or character
+        assert (now[name][2 + known:] == weights[name][1]).all()           # new rows: the unknown word or character
     for name, array in weights.items():
         if name.startswith('layers.') or name == 'characters.filters.weight':
             assert now[name].tobytes() == array.tobytes()
@@ -88,7 +94,7 @@ def test_init_what_both_have_is_taken_by_its_name_and_the_rest_is_fresh(undistur
             if tag in shared and other in shared:
                 assert value == weights['head.transitions'][before, names['tags'].index(other)]
             else:
-                assert abs(value) <= 0.1                                   # where a CRF begins
+                assert abs(value) <= 0.1                                   # random, as in a new CRF
     assert (f'initialised from {base}: {len(names["words"])} words (plus 4 new), {len(names["characters"])} '
             f'characters (plus {len(own.characters) - len(names["characters"])} new), 3 of 9 tags (new: B-LOC, I-LOC, '
             'E-LOC, S-LOC and 2 others)') in said.output.getvalue().splitlines()
@@ -121,14 +127,17 @@ def test_init_bigrams_keep_their_vectors_behind_words_that_are_more(texts, tmp_p
     first = 2 + len(own.words)
     assert (table[:words] == before[:words]).all() and (table[words:first] == before[1]).all()
     assert (table[first:first + bigrams] == before[words:]).all()
-    assert (table[first + bigrams:] == before[words]).all()              # the unknown bigram
+    assert (table[first + bigrams:] == before[words]).all()              # new rows: the unknown bigram
     assert SavedRun.open(tmp_path / 'run').config['init']['bigrams'] == len(names['bigrams'])
 
 
 @slow
 @pytest.mark.parametrize('frozen', ['words,characters,lstm', 'characters'])
 def test_init_what_is_frozen_does_not_change_by_a_bit(undisturbed, texts, tmp_path, frozen):
-    """In the network as in the average that is saved; what is not frozen changes, and what is has no moments."""
+    """Frozen weights stay exactly the same in the network and in the saved average; all other weights change.
+
+    Frozen weights have no moments in the optimizer.
+    """
     begins = {'words': 'word_table', 'characters': 'characters.', 'lstm': 'layers.'}
     names = tuple(begins[part] for part in frozen.split(','))
     run = course.start(options_of([*texts, *STEPS, '--epochs', '2', '--init', str(undisturbed[0]), '--freeze', frozen,
@@ -147,7 +156,10 @@ def test_init_what_is_frozen_does_not_change_by_a_bit(undisturbed, texts, tmp_pa
 
 @slow
 def test_init_it_goes_on_and_tags_without_its_base(undisturbed, texts, tmp_path):
-    """Stopped in an epoch, and before the first step; with the bits of one that was never stopped."""
+    """The run resumes and tags after its base run was deleted.
+
+    Trainings stopped within an epoch, or before the first step, end with the files of an uninterrupted training.
+    """
     base, whole = tmp_path / 'base', tmp_path / 'whole'
     shutil.copytree(undisturbed[0], base)
     before = contents(base)
@@ -215,12 +227,12 @@ CONTRADICTIONS = [
 
 @pytest.fixture(scope='module')
 def random_run(tmp_path_factory):
-    """A run over words whose weights are random."""
+    """A run over words, with random weights."""
     return make_run(tmp_path_factory.mktemp('random') / 'base')
 
 
 def refused(arguments, capfd, folder):
-    """The line that a training which can't begin is refused with; nothing is made in the folder."""
+    """Returns the one-line error of a training that cannot start, and checks that it creates no files."""
     before = {*folder.rglob('*')}
     arguments = [*arguments, *([] if '--save' in arguments else ['--save', str(folder / 'run')])]
     assert train.main([*arguments, '--device', 'CPU']) == 2
@@ -246,7 +258,10 @@ def test_init_an_option_that_the_base_has_as_well_may_be_named(random_run, texts
 
 
 def test_init_the_draft_of_a_run_to_be_replaced_is_no_base(random_run, texts, tmp_path, capfd):
-    """It would be deleted when the training begins."""
+    """The temporary folder of the run that `--save` replaces cannot be the base run.
+
+    The training would delete this folder when it starts.
+    """
     shutil.copytree(random_run, tmp_path / '.mine.new')
     arguments = [*texts, '--init', str(tmp_path / '.mine.new'), '--save', str(tmp_path / 'mine')]
     assert refused(arguments, capfd, tmp_path).startswith('--save must not be the run of --init')

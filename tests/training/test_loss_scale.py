@@ -1,4 +1,4 @@
-"""Training with a loss that is scaled for 16-bit floats, and with a word table that stays as it is."""
+"""Dynamic loss scaling for 16-bit floats, and training with a frozen word table."""
 
 import io
 
@@ -25,7 +25,7 @@ WORDS, PIECES = 'words', 'pieces'
 
 @pytest.fixture
 def made(compiled, monkeypatch):
-    """Makes a network with the same weights each time, its optimizer, and its step in either mode."""
+    """A function that creates a network, always with the same weights, its optimizer and its training step."""
     monkeypatch.setattr(steps.ms, 'jit', compiled)
 
     def make(reads, scaled, **options):
@@ -37,7 +37,7 @@ def made(compiled, monkeypatch):
 
 
 def batch_of(reads, fill=1.0):
-    """Three sentences of 2, 1 and 0 words; what is kept of the input has one other value than 1."""
+    """Three sentences of 2, 1 and 0 words; all dropout factors are 1, except the first factor of the input, `fill`."""
     keep = [np.ones((2, 3, 3)), np.ones((2, 3, 4))]
     keep[0][0, 0, 0] = fill
     places, tags, lengths = [[1, 2, 0], [0, 0, 0]], [[0, 1, 0], [1, 0, 0]], [2, 1, 0]
@@ -60,12 +60,12 @@ def values(network, optimizer):
     return records.as_arrays([*network.trainable_params(), *optimizer.state()])
 
 
-@pytest.mark.parametrize('compiled,reads,options', [     # the training below has a graph over words
+@pytest.mark.parametrize('compiled,reads,options', [     # the training below compiles a graph with WORDS
     ('graph', PIECES, {'kind': 'adamw', 'weight_decay': 0.1}),
     ('pynative', WORDS, {}), ('pynative', PIECES, {'kind': 'adamw', 'weight_decay': 0.1}),
     ('pynative', WORDS, {'kind': 'sgd', 'row_rate': 0.0})], indirect=['compiled'])
 def test_loss_scale_an_overflow_changes_nothing_and_any_scale_gives_the_same_step(made, reads, options):
-    """Beside steps without a scale that have no overflow between them."""
+    """Scaled steps agree with unscaled steps, and a step that overflows changes no weight."""
     network, optimizer, step = made(reads, True, **options)
     peer, peers_optimizer, plain = made(reads, False, **options)
     good, bad = batch_of(reads), batch_of(reads, np.inf)
@@ -86,9 +86,12 @@ def test_loss_scale_an_overflow_changes_nothing_and_any_scale_gives_the_same_ste
     assert any((expected[name] != array).any() for name, array in before.items())
 
 
-@pytest.mark.parametrize('compiled', ['pynative'], indirect=True)      # `test_options_at_work` has a graph
+@pytest.mark.parametrize('compiled', ['pynative'], indirect=True)      # `test_options_at_work` compiles a graph
 def test_loss_scale_a_word_table_that_stays_has_no_gradient(made):
-    """The norm, which clipping goes by, is that of all other gradients; these are what they are with a table."""
+    """With `row_rate` 0 the word table does not change, and its gradient does not count in the norm for clipping.
+
+    The norm is compared with the norm of all changes, which are the gradients for SGD at learning rate 1.
+    """
     batch, norms, tables = batch_of(WORDS), [], []
     for rate in (1.0, 0.0):
         network, optimizer, step = made(WORDS, False, kind='sgd', momentum=0.0, clip=0.0, row_rate=rate)
@@ -124,7 +127,7 @@ def test_loss_scale_the_scale_follows_what_floats_can_hold():
 
 
 class Steps(train.TrainingTerminal):
-    """Says stop after some steps, and keeps the weights after each."""
+    """Stops the training after some steps, and keeps the weights after each step."""
 
     def __init__(self, count):
         super().__init__(io.StringIO())
@@ -146,7 +149,7 @@ def test_loss_scale_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to
 
     run = course.start(options, Steps(4))
     run.watcher.run = run
-    run.scaling.scale = MAX_SCALE                                     # with which the first two overflow
+    run.scaling.scale = MAX_SCALE                                     # so large that the first two steps overflow
     first = records.as_arrays(run._parameters())
     with pytest.raises(Stopped):
         run.run()
@@ -167,7 +170,7 @@ def test_loss_scale_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to
         assert array.tobytes() == records.as_arrays(again._parameters())[name].tobytes()
     run.scaling.load([2 * MIN_SCALE, 0])
     bias = run.network.projection.bias
-    ms.ops.assign(bias, bias * np.nan)                           # which no scale helps
+    ms.ops.assign(bias, bias * np.nan)                           # overflows at any scale
     run.watcher.left = -1
     with pytest.raises(NotFinite, match=f'loss nan, norm of gradients nan at a loss scale of {MIN_SCALE:g}; the '):
         run.run()

@@ -1,4 +1,4 @@
-"""Runs whose unknown words get vectors of their n-grams: made, tagged with, resumed, and begun with."""
+"""Runs whose out-of-vocabulary words get n-gram vectors: training, tagging, resuming and fine-tuning."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('steps_compiled_once')]
 
 @pytest.fixture(scope='module')
 def vectors(tmp_path_factory, corpora):
-    """A file with vectors of most words of the corpora, and of others with the same parts."""
+    """A file with vectors of most words of the corpora, and of other words with the same n-grams."""
     words = ['to', 'in', 'by', 'of', 'at', 'on',
              *(first + rest for first in 'xyz' for rest in ('an', 'el', 'or', 'anu'))]
     rng = np.random.default_rng(3)
@@ -34,7 +34,7 @@ def vectors(tmp_path_factory, corpora):
 
 @pytest.fixture(scope='module')
 def run(tmp_path_factory, corpora, vectors):
-    """A run with n-grams, trained by the command."""
+    """A run with n-gram vectors, trained by `train.py`."""
     folder = tmp_path_factory.mktemp('run') / 'run'
     status, output, errors = printed(train.main, *files(corpora), *SMALL[2:], '--embeddings', vectors, '--save', folder)
     assert (status, errors) == (0, '') and 'out-of-vocabulary words get vectors from ' in output
@@ -53,7 +53,10 @@ def test_ngrams_of_runs_a_run_keeps_its_ngrams(run, vectors):
 
 
 def test_ngrams_of_runs_what_is_scored_is_what_is_tagged(run, corpora):
-    """Words of test that are new have what their n-grams make in training's score, as in tagging by the run alone."""
+    """The test score of the training agrees with the accuracy of the tags that the loaded run predicts.
+
+    So new words in test have their n-gram vectors in both.
+    """
     sentences = load({'train': corpora / 'train.tsv', 'test': corpora / 'test.tsv'}, 'BIO', (0, -1)).parts['test']
     found = Tagger.load(run).tag([sentence.tokens for sentence in sentences])
     right = sum(tag == gold for tagged, sentence in zip(found, sentences)
@@ -72,7 +75,10 @@ def test_ngrams_of_runs_resumed_with_the_table_of_the_run(run, corpora, vectors,
 
 
 def test_ngrams_of_runs_begun_with_a_run_that_has_ngrams(run, corpora, tmp_path):
-    """New words begin with what the n-grams of the base make; without an n-gram, as the unknown word."""
+    """New words begin with the vector composed from the n-grams of the base run.
+
+    New words without known n-grams begin with the vector of the unknown word.
+    """
     (tmp_path / 'train.tsv').write_text('yanux\tB-PER\nqqq\tI-PER\n\nto\tO\n\n')
     arguments = ['--init', str(run), '--device', 'CPU', '--save', str(tmp_path / 'run')]
     begun = course.start(options_of([*files(corpora, train=tmp_path / 'train.tsv'), *arguments]), StopAt(1))

@@ -1,4 +1,7 @@
-"""What options of a training do to its steps, beside arithmetic; and that no option of a command goes untried."""
+"""The effect of options on the steps of a training, compared with simple arithmetic.
+
+A test also checks that each option of a command is used by some test.
+"""
 
 import argparse
 import re
@@ -20,12 +23,12 @@ OPTIONS = ['--scheme', 'BIOES', '--no-constraints', '--char-length', '4', '--dro
            '--dropout-between', '0.75', '--dropout-kind', 'free', '--unknown', '1e9', '--optimizer', 'sgd',
            '--momentum', '0', '--weight-decay', '0.5', '--schedule', 'inverse', '--decay', '2', '--learning-rate',
            '0.1', '--word-rate', '0', '--clip', '1e-9']
-STEPS = 5                      # of six in an epoch
+STEPS = 5                      # an epoch has six steps
 
 
 @pytest.fixture(scope='module')
 def stopped(corpora, tmp_path_factory):
-    """(run, weights before the first step, what each step was given) of a training with all of `OPTIONS`."""
+    """(run, weights before the first step, inputs of each step) of a training with all `OPTIONS`."""
     options = options_of([*files(corpora), *SMALL, *OPTIONS, '--save',
                                 str(tmp_path_factory.mktemp('options') / 'run')])
     run, given = course.start(options, StopAt(STEPS)), []
@@ -44,7 +47,10 @@ def stopped(corpora, tmp_path_factory):
 
 @pytest.mark.slow
 def test_options_at_work_rates_fall_and_weights_decay(stopped):
-    """Gradients are cut down to nothing, so that matrices shrink by the rate times the decay at each step."""
+    """The learning rate and the weight decay of each step agree with their formulas.
+
+    Gradients are clipped to almost 0. So each step only multiplies matrices by 1 - rate * decay.
+    """
     run, before, given = stopped
     rates = [0.1 / (1 + 2 * step / run.steps_an_epoch) for step in range(STEPS)]
     close([now[0] for now, *_ in given], rates)
@@ -101,7 +107,10 @@ def test_options_at_work_a_constrained_chain_learns_bio_as_bioes(corpora, tmp_pa
 
 
 def test_options_at_work_text_of_characters_is_learned_with_bigrams(tmp_path):
-    """Such text is read by bigrams and not by the characters of words, unless told otherwise; the run keeps that."""
+    """For a text of characters, a run uses bigrams and no character network by default.
+
+    Options override this, and the run stores both choices.
+    """
     rows = {'中': 'B', '国': 'E', '人': 'S', '好': 'S'}
     texts = ['中国人好', '人中国', '好中国人', '中国好人']
     text = '\n'.join(''.join(f'{one}\t{rows[one]}\n' for one in sentence) for sentence in texts)
@@ -117,7 +126,7 @@ def test_options_at_work_text_of_characters_is_learned_with_bigrams(tmp_path):
         options, vocabulary = SavedRun.open(save).config['options'], SavedRun.open(save).vocabulary_record
         return (options['char'], options['bigrams']), vocabulary.get('bigrams'), run.network.word_table.shape
 
-    often = [' 中', '中 国', '国 人', '人 ']                          # that occur at least twice
+    often = [' 中', '中 国', '国 人', '人 ']                          # those that occur twice or more
     chosen, bigrams, shape = learned('auto')
     assert chosen == ('none', True) and sorted(bigrams) == sorted(often) and shape == (2 + 4 + 1 + len(often), 4)
     assert learned('without', '--no-bigrams', '--char', 'cnn', '--char-dim', '2', '--char-width', '2') == (
@@ -126,7 +135,10 @@ def test_options_at_work_text_of_characters_is_learned_with_bigrams(tmp_path):
 
 @pytest.mark.parametrize('named,rate', [([], 0.3), (['--word-rate', '1'], 1.0)])
 def test_options_at_work_words_with_vectors_learn_more_slowly(tmp_path, corpora, named, rate):
-    """Unless told otherwise; those without vectors learn at the rate of all. The run keeps the rate."""
+    """With `--embeddings` the word table has a smaller learning rate factor by default; the run stores the factor.
+
+    Without `--embeddings` the factor is 1.
+    """
     vectors = tmp_path / 'vectors.txt'
     vectors.write_text('to 1 2\nof 3 4\n')
     rates = []
@@ -141,12 +153,12 @@ def test_options_at_work_words_with_vectors_learn_more_slowly(tmp_path, corpora,
 
 
 def shown(command):
-    """The names of the options in the help of a command, for each option all of them."""
+    """The names of each option in the help of a command: a list of names for each option."""
     return [action.option_strings for action in command.parser()._actions
             if action.option_strings and action.help != argparse.SUPPRESS]
 
 
-#: options that no test gives to a command, and why
+#: options that no test uses, and the reason
 UNTRIED: dict[str, str] = {}
 
 

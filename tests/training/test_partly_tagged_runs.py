@@ -1,4 +1,4 @@
-"""Runs on text of which a part is tagged: trained, stopped, resumed, scored and reported on."""
+"""Runs on partly annotated text: training, resuming, scores and reports."""
 
 import json
 
@@ -17,8 +17,11 @@ from support.trainings import SMALL, StopAt, assert_same_bits, files, options_of
 pytestmark = pytest.mark.usefixtures('steps_compiled_once')
 
 def in_part(path, target):
-    """Writes a corpus with tags taken away: in every other sentence of 'of' and first names, elsewhere the border of
-    last names; and a sentence of which nothing is known."""
+    """Writes a partly annotated copy of a corpus.
+
+    In every second sentence the tags of 'of' and of first names are unknown. In all other sentences the prefixes of
+    last names are unknown. An additional last sentence has no known tags.
+    """
     sentences = path.read_text().rstrip('\n').split('\n\n')
     partly = [text.replace('B-PER', '?').replace('of\tO', 'of\t?') if index % 2 else text.replace('I-PER', '?-PER')
               for index, text in enumerate(sentences)]
@@ -28,7 +31,7 @@ def in_part(path, target):
 
 @pytest.fixture(scope='module')
 def partly(corpora, tmp_path_factory):
-    """The arguments of such a training, and the run that it made."""
+    """(arguments, folder, run) of a training on partly annotated text."""
     folder = tmp_path_factory.mktemp('partly')
     arguments = [*files(corpora, train=in_part(corpora / 'train.tsv', folder / 'train.tsv'),
                         dev=in_part(corpora / 'dev.tsv', folder / 'dev.tsv')), *SMALL, '--scheme', 'BIOES']
@@ -41,11 +44,11 @@ def partly(corpora, tmp_path_factory):
 def test_partly_tagged_runs_what_is_not_known_is_learned_from_the_rest(partly):
     _, folder, run = partly
     scores = json.loads((folder / records.SCORES).read_text())
-    assert scores['test']['f1'] > 0.9            # which is judged whole
+    assert scores['test']['f1'] > 0.9            # test is completely annotated
     vocabulary = json.loads((folder / records.VOCABULARY).read_text())
     assert vocabulary['tags'] == ['O', 'B-PER', 'I-PER', 'E-PER', 'S-PER']
     assert {'Zan', 'Zel'} <= set(vocabulary['words'])
-    # The sentence of these two has no part in training: an epoch is of the other 21, in batches of 4.
+    # The sentence 'Zan Zel' has no known tags and is not trained: an epoch has 21 sentences in batches of 4.
     assert sum(len(indices) for _, indices, *_ in run.learner.plan(np.random.default_rng(1))) == 21
     assert run.steps_an_epoch == 6
     judged = sum(line.split('\t')[1] in ('O', 'B-PER', 'I-PER') for line in
@@ -96,7 +99,7 @@ def test_partly_tagged_runs_a_mark_is_what_the_run_says_or_the_command(partly, t
     assert "x.tsv:1: expected 'O' or tags of spans in the scheme BIO, got 'XX'" in capsys.readouterr().err
     assert infer.main(['--run', str(folder), '--input', str(path), '--score', '--unknown-tag', 'XX']) == 0
     assert capsys.readouterr().out.startswith('processed 2 tokens with 1 phrases')
-    path.write_text('# XX\nXan B-PER\nYan I-PER\n')                    # in a file of blanks, where it is no comment
+    path.write_text('# XX\nXan B-PER\nYan I-PER\n')                    # space-separated; `# XX` is not a comment
     for command, named, note in ((infer, ['--score'], '1 more tokens are not annotated'),
                                  (evaluate, [], '1 tokens beside these are not judged')):
         assert command.main(['--run', str(folder), '--input', str(path), *named, '--unknown-tag', 'XX']) == 0

@@ -1,4 +1,4 @@
-"""The sample corpus: what its generator makes, and what its README says of it."""
+"""The sample corpus agrees with its generator and with its README."""
 
 import shutil
 import subprocess

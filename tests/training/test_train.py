@@ -1,4 +1,4 @@
-"""`train.py` from files to a run directory: stopped, killed and resumed, and given what it can't use."""
+"""`train.py` from files to a run directory: stopped, killed and resumed trainings, and invalid input."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def test_train_what_a_run_prints_and_leaves(undisturbed):
     folder, result = undisturbed
     assert result.returncode == 0, result.stderr
     assert 'WARN' not in result.stdout + result.stderr and 'Traceback' not in result.stderr
-    assert result.stderr == ''                                   # the bar shows on terminals only
+    assert result.stderr == ''                                   # the progress bar appears only on terminals
     lines = result.stdout.splitlines()
     assert lines[0].split() == ['train', '21', 'sentences', str(sum(map(bool, (folder.parent / 'train.tsv').read_text(
         ).splitlines()))), 'tokens']
@@ -40,7 +40,7 @@ def test_train_what_a_run_prints_and_leaves(undisturbed):
     assert re.fullmatch(r'saved in .*; \d+ s, \d+\.\d of them compiling', lines[-1])
     metrics = [json.loads(line) for line in (folder / records.METRICS).read_text().splitlines()]
     scores = json.loads((folder / records.SCORES).read_text())
-    best = max(metrics, key=lambda record: record['f1'])         # the first of equals
+    best = max(metrics, key=lambda record: record['f1'])         # the first of the best epochs
     assert scores['best_epoch'] == best['epoch'] and scores['dev']['f1'] == best['f1']
     assert scores['test']['f1'] > 0.9
     assert scores['test']['table'][1] in lines
@@ -55,7 +55,10 @@ def test_train_what_a_run_prints_and_leaves(undisturbed):
 @pytest.mark.slow
 @pytest.mark.parametrize('earlier', [False, True])
 def test_train_without_a_scheme_scores_as_tagging_does_and_goes_on_in_its_own(corpora, tmp_path, capsys, earlier):
-    """Learned as BIOES, scored and tagged as BIO; a run of before that was a default stays in BIO when it goes on."""
+    """A CRF learns BIO files as BIOES, and is scored and tags in BIO: `infer.py` prints the same scores.
+
+    A run of an earlier version, when BIO was the default, stays in BIO when it is resumed.
+    """
     folder = tmp_path / 'run'
     small = [text for text in SMALL if text not in ('--scheme', 'BIO')]
     arguments = [*files(corpora), *small, *(['--scheme', 'BIO'] if earlier else []), '--save', str(folder)]
@@ -82,7 +85,10 @@ def test_train_without_a_scheme_scores_as_tagging_does_and_goes_on_in_its_own(co
 
 @pytest.mark.slow
 def test_train_stopped_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path):
-    """In the midst of an epoch, at its end, and before anything was saved."""
+    """A training stopped twice and resumed has exactly the same weights as an uninterrupted training.
+
+    It is stopped within the first epoch, before anything was saved, and again within the third epoch.
+    """
     options = options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
     run = course.start(options, StopAt(4))
     with pytest.raises(Stopped):
@@ -125,7 +131,10 @@ def test_train_killed_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, t
 
 @pytest.mark.slow
 def test_train_a_disk_that_is_full(corpora, undisturbed, tmp_path, capsys):
-    """Files may not grow as large as the state is: the first epoch can't be saved."""
+    """If the disk is full, the error is one line and no partial files are left.
+
+    A limit of the file size, one byte less than the state needs, stands for a full disk.
+    """
     resource = pytest.importorskip('resource')
     folder, before = tmp_path / 'run', resource.getrlimit(resource.RLIMIT_FSIZE)
     largest = (undisturbed[0] / records.STATE).stat().st_size - 1
@@ -150,7 +159,10 @@ def test_train_metrics_that_are_damaged(undisturbed, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_train_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys):
-    """A terminal is closed; `test_workers` has Ctrl-C. Nobody else trains there before, who tags is not disturbed."""
+    """A training whose terminal is closed saves its state and prints how to resume.
+
+    While it runs, no second training can use its folder, but a tagger can load the run. `test_workers` tests Ctrl-C.
+    """
     folder = tmp_path / 'run'
     command = [sys.executable, '-u', 'train.py', *files(corpora), *SMALL, '--save', str(folder), '--epochs', '100000',
                '--patience', '0']
@@ -190,7 +202,10 @@ def test_train_options_of_a_resumption_are_kept(undisturbed, tmp_path, capsys, m
 
 @pytest.mark.slow
 def test_train_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora, undisturbed, tmp_path, monkeypatch):
-    """A training that is stopped before is kept beside it, and takes its place when it goes on."""
+    """With `--overwrite` the old run stays until the new training has saved an epoch.
+
+    A new training that is stopped earlier is kept in another folder. It replaces the old run when it is resumed.
+    """
     folder = tmp_path / 'run'
     shutil.copytree(undisturbed[0], folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != 'lock'}
@@ -204,7 +219,7 @@ def test_train_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora
     monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != 'lock'} == before
     other = tmp_path / 'other'
-    shutil.copytree(tmp_path / '.run.new', other)                # goes on by itself: nothing names its place any more
+    shutil.copytree(tmp_path / '.run.new', other)                # a copy, which is resumed as a run of its own
     watcher = train.TrainingTerminal(io.StringIO())
     options = SavedRun.open(folder).options
     course.resume(folder, options, watcher).directory.release()
@@ -276,7 +291,7 @@ def test_train_bad_input_is_one_line_and_leaves_nothing(corpora, tmp_path, capsy
     places = {name.split('.')[0]: str(bad / name) for name in os.listdir(bad)}
     arguments = [argument.format(**places, folder=bad) for argument in arguments]
     if '--resume' not in arguments:
-        small = SMALL[2:] if '--embeddings' in arguments else SMALL      # without --word-dim
+        small = SMALL[2:] if '--embeddings' in arguments else SMALL      # omits --word-dim
         arguments = [*files(corpora), *small, '--save', str(tmp_path / 'run'), *arguments]
     before = sorted(tmp_path.rglob('*'))
     assert train.main(arguments) == 2
@@ -286,13 +301,13 @@ def test_train_bad_input_is_one_line_and_leaves_nothing(corpora, tmp_path, capsy
 
 
 def test_train_a_run_whose_files_have_changed(undisturbed, corpora, tmp_path, capsys):
-    """Damaged state, missing tensors, other corpora: named, and nothing is written."""
+    """The error names a damaged state, a missing tensor or a changed vocabulary."""
     folder = tmp_path / 'run'
     folder.mkdir()
     for file in undisturbed[0].iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     checksums = folder / records.CHECKSUMS
-    checksums.unlink()                                           # as earlier versions made it
+    checksums.unlink()                                           # earlier versions wrote no checksums
     state = folder / records.STATE
     state.chmod(0o644)
     whole = state.read_bytes()
@@ -332,7 +347,10 @@ def test_train_a_run_without_the_weights_of_its_best_epoch_does_not_go_on(undist
 
 
 def test_train_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_path):
-    """Though the vocabulary is the same; runs of earlier versions can't tell."""
+    """A training cannot be resumed with changed text or vectors, even if the vocabulary stays the same.
+
+    Runs of earlier versions have no checksums; their files must be named again.
+    """
     for part in ('train', 'dev', 'test'):
         shutil.copy(corpora / f'{part}.tsv', tmp_path / f'{part}.tsv')
     vectors = tmp_path / 'vectors.txt'
@@ -355,7 +373,7 @@ def test_train_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, 
     check('train.tsv', 'of\tO', 'of\tB-PER', 'train.tsv: the sentences have changed')
     check('dev.tsv', 'of\tO', 'of\tB-PER', 'dev.tsv: the sentences have changed')
     check('vectors.txt', '0.6', '0.7', 'vectors.txt: the vectors have changed')
-    vectors.write_text(vectors.read_text().replace('0.8', '0.9'))           # of a word that does not occur
+    vectors.write_text(vectors.read_text().replace('0.8', '0.9'))           # the vector of an unused word
     course.resume(folder, options, StopAt(1)).directory.release()
     config = SavedRun.open(folder).config
     for name in ('text_sha256', 'dev_sha256', 'vectors_sha256', 'corpus_sha256'):
@@ -367,12 +385,15 @@ def test_train_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, 
         course.resume(folder, options, StopAt(1))
     parts = {part: str(tmp_path / f'{part}.tsv') for part in ('train', 'dev', 'test')}
     course.resume(folder, options, StopAt(1), named=parts).directory.release()
-    course.resume(folder, options, StopAt(1)).directory.release()            # which keeps their checksums
+    course.resume(folder, options, StopAt(1)).directory.release()            # now the run has checksums
 
 
 @pytest.mark.slow
 def test_train_a_run_from_somebody_else_names_files_of_this_machine(undisturbed, corpora, tmp_path, capsys):
-    """Nothing of them is shown; files that have moved are named, and the run keeps where they are."""
+    """A run of another person names files of this machine: their contents are not printed.
+
+    Files that have moved can be named with options, and the run keeps their new paths.
+    """
     folder, secret = tmp_path / 'run', tmp_path / 'secret'
     shutil.copytree(undisturbed[0], folder)
     secret.write_text('Host SECRET\n  User SECRET\nSECRET')

@@ -1,4 +1,4 @@
-"""`ms_crf.api.train` in a program: no command line, nothing printed, stopped and resumed, with several workers."""
+"""`ms_crf.api.train` in a program: arguments, errors, watchers, resuming, several workers, and no output."""
 
 import inspect
 import os
@@ -73,7 +73,7 @@ def test_train_function_errors_name_arguments(arguments, error, message, tmp_pat
 
 
 class Events(TrainingWatcher):
-    """Keeps the events of a training, and does something after a step."""
+    """Records the events of a training, and calls `action` after step `number`."""
 
     def __init__(self, number=0, action=None):
         self.number, self.action, self.epochs, self.steps, self.closed = number, action, [], [], 0
@@ -92,7 +92,10 @@ class Events(TrainingWatcher):
 
 @pytest.mark.slow
 def test_train_function_an_interrupted_training_is_saved_and_resumed_to_the_bit(corpora, undisturbed, tmp_path, capfd):
-    """By Ctrl-C, and by another part of the program; handlers of signals are as they were before."""
+    """A training stopped by Ctrl-C, then by its watcher, ends with exactly the same weights as an uninterrupted one.
+
+    The signal handlers of the program are restored.
+    """
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     folder, events = tmp_path / 'run', Events(4, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt) as raised:
@@ -113,7 +116,10 @@ def test_train_function_an_interrupted_training_is_saved_and_resumed_to_the_bit(
 
 @pytest.mark.slow
 def test_train_function_several_workers_report_to_the_program(corpora, undisturbed, tmp_path, capfd):
-    """What one alone learns; the errors of a worker are raised here; asked to stop, they save."""
+    """Two workers learn the same weights as one process, up to rounding.
+
+    The errors of a worker are raised in the program. Workers that are asked to stop save their state.
+    """
     events = Events()
     done = train(**parts(corpora), **OPTIONS, workers=2, save=tmp_path / 'run', watcher=events)
     assert events.epochs == [1, 2, 3] and sum(events.steps) == 3 * 21

@@ -1,4 +1,4 @@
-"""Several processes that train one model: the same as one process makes of it, and what ends them."""
+"""Training with several workers: the same weights as with one process, stopping, crashes and errors."""
 
 import json
 import os
@@ -24,20 +24,23 @@ pytestmark = pytest.mark.usefixtures('steps_compiled_once')
 
 
 def said(training):
-    """What a training that ends well has said."""
+    """Waits for a training, checks that it succeeds, and returns its output."""
     output, errors = training.communicate(timeout=200)
     assert (training.returncode, errors) == (0, '')
     return output
 
 
 def epochs_in(text):
-    """The lines of epochs, without how long they took."""
+    """The lines of the epochs, without their times."""
     return [line.split(' s  ')[0].rpartition('  ')[0] for line in text.splitlines() if line.startswith('epoch')]
 
 
 @slow
 def test_workers_three_workers_learn_what_one_learns(corpora, undisturbed, tmp_path):
-    """Batches of 4 are shared by three; the last of an epoch has one sentence, so that two of them have none."""
+    """Three workers learn the same weights as one process, up to rounding.
+
+    They share batches of 4 sentences. The last batch of an epoch has one sentence, so two workers have none.
+    """
     folder, alone = undisturbed
     output = said(train_py(*files(corpora), *SMALL, '--workers', 3, '--save', tmp_path / 'run'))
     assert epochs_in(output) == epochs_in(alone.stdout) and 'WARNING' not in output
@@ -55,7 +58,11 @@ OWN = ['--plugin', 'examples/own_model.py', '--model', 'mine', '--word-dim', '6'
 @slow
 @pytest.mark.parametrize('model,count,steps', [('tuned encoder', 2, 12), ('own kind', 3, 22)])
 def test_workers_learn_other_kinds_as_one_learns_them(corpora, encoder, tmp_path, model, count, steps):
-    """A tuned encoder in batches of 4; a kind of one's own in batches of 2, of which the third has nothing."""
+    """Workers learn other model types like one process.
+
+    The model types are a fine-tuned encoder in batches of 4 with two workers, and a custom model type in batches of 2
+    with three workers, so that the third worker has no sentence.
+    """
     alone, together = tmp_path / 'alone', tmp_path / 'together'
 
     def options(folder):
@@ -75,7 +82,10 @@ def test_workers_learn_other_kinds_as_one_learns_them(corpora, encoder, tmp_path
 
 @slow
 def test_workers_that_made_something_else_of_the_files_are_refused(corpora, tmp_path):
-    """Such as words numbered in the order of a set, which is another one in each process."""
+    """Workers with different vocabularies are refused.
+
+    In practice this happens if words are numbered in the order of a set, which differs between processes.
+    """
     (tmp_path / 'mine.py').write_text('import os, sys\nsys.path.insert(0, "examples")\nimport own_model\n'
                                       'own_model.Mine.known = classmethod(lambda *_: {"a": os.getpid()})\n')
     training = train_py(*files(corpora), '--plugin', tmp_path / 'mine.py', *OWN[2:], '--workers', 2, '--save',
@@ -101,7 +111,7 @@ def test_workers_how_a_kind_of_ones_own_goes_on_is_said_with_its_plugin(corpora,
 
 @pytest.mark.parametrize('reduction', ['sum', 'token_mean'])
 def test_workers_a_loss_that_is_no_mean_of_sentences_is_refused(reduction):
-    """Its parts could not be weighed by the sentences of each worker."""
+    """Several workers need the mean loss of the sentences, because each worker weighs its loss by its sentences."""
     with pytest.raises(OptionError, match=re.escape(
             "several workers need a head with reduction='mean', the mean loss of the sentences, got "
             f"reduction={reduction!r}")):
@@ -112,7 +122,10 @@ def test_workers_a_loss_that_is_no_mean_of_sentences_is_refused(reduction):
 @slow
 @pytest.mark.parametrize('end', ['asked', 'killed'])
 def test_workers_what_ends_too_early_goes_on_with_another_number(corpora, tmp_path, end):
-    """Asked to stop, they save where they are; killed, what the last epoch has saved is there."""
+    """A training with two workers that stops early is resumed by one process, and learns the same weights.
+
+    Workers that receive Ctrl-C save their state. If a worker is killed, the state of the last epoch is kept.
+    """
     run, arguments = tmp_path / 'run', [*files(corpora), *SMALL, '--schedule', 'constant', '--patience', '0']
     training = train_py(*arguments, '--epochs', 5000, '--workers', 2, '--save', run)
     for line in training.stdout:
@@ -139,7 +152,7 @@ def test_workers_what_ends_too_early_goes_on_with_another_number(corpora, tmp_pa
 
 
 def worker(launcher, rank):
-    """The process of this rank of a launcher's."""
+    """The process id of the worker with this rank, among the children of the launcher."""
     waiting = [launcher]
     while waiting:
         process = waiting.pop()
@@ -172,7 +185,10 @@ def test_workers_faults_of_the_option(corpora, tmp_path, arguments, message, cap
 
 @pytest.mark.parametrize('count', [2, 3, 40])
 def test_workers_shares_of_a_batch_make_up_the_batch(corpora, tmp_path, count):
-    """Each sentence is in one of them; the words are the same in all, so that their gradients can be added up."""
+    """The workers' shares of a batch make up the batch: each sentence is in one share.
+
+    All shares have the same words, so that the gradients of the word table can be added.
+    """
     from ms_crf.models.base import kind_of
     options = options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
     corpus = load({part: getattr(options, part) for part in ('train', 'dev')})
@@ -189,7 +205,7 @@ def test_workers_shares_of_a_batch_make_up_the_batch(corpora, tmp_path, count):
     for rank, part in enumerate(parts):
         for array, own in zip((words, form_words, long, short), part):
             assert (array == own).all()
-        rows = list(range(shape.rows))[rank::count] or [0]                   # the first, which does not count then
+        rows = list(range(shape.rows))[rank::count] or [0]                   # row 0 with weight 0
         for array, own in zip((places.T, lengths, tags.T), (part[4].T, part[5], part[6].T)):
             assert array[rows].tolist() == own.tolist() and part[4].flags.c_contiguous
         assert Workers(rank, count).rows_of_array(places).tolist() == part[4].tolist()
