@@ -124,7 +124,7 @@ def test_functions_each_option_is_an_argument_with_the_same_default(name):
     options = {action.dest: action.default for action in command_of(name).parser()._actions if action.dest != 'help'}
     parameters = dict(inspect.signature(getattr(api, name)).parameters)
     assert parameters.pop('watcher').default is importlib.import_module('ms_crf.base.watchers').SILENT
-    for name in ('children', 'stop'):  # only commands start child processes; only functions need a way to stop a server
+    for name in ('children', 'stop'):  # have no option: how to start trainings, and how to stop a server
         parameters.pop(name, None)
     assert set(parameters) == set(options)
     for argument, parameter in parameters.items():
