@@ -69,8 +69,7 @@ def test_suggest_a_measure_for_each_token(run, text, call):
 def test_suggest_near_duplicates_and_what_is_known_are_left_out(run, text, tmp_path, call):
     """Checks that known sentences and near-duplicates are left out.
 
-    Two of the sentences share four of six word pairs, so only one of them remains. The known sentences are in two
-    files.
+    Two sentences share four of six word pairs, so either of the two is left out. The known sentences are in two files.
     """
     (tmp_path / 'known.tsv').write_text('of\tO\nof\tO\nof\tO\nof\tO\n\n')
     (tmp_path / 'known.jsonl').write_text('{"tokens": ["in", "zoe", "Zed"], "tags": ["O", "B-PER", "I-PER"]}\n')

@@ -66,7 +66,7 @@ def test_column_files_a_fault_in_conllu_is_at_its_line(tmp_path):
     ('EU\tB-ORG\n# in between\n#\tO\n', ['EU', '#']),
     ('# comment\nEU B-ORG\n', ['EU']),
     ('# O\n#Ebola O\nEU B-ORG\n# O\n', ['#', '#Ebola', 'EU', '#']),
-    ('EU NNP\n. SYM\n\n# note\n# 5\n# SYM\n', ['EU', '.', '#']),    # a last word that other rows have as a tag is a tag
+    ('EU NNP\n. SYM\n\n# note\n# 5\n# SYM\n', ['EU', '.', '#']),    # a row, because another row has the tag SYM
     ('# id = 5\n# x = O\nEU NNP I-NP B-ORG\n# # B-NP O\n', ['EU', '#']),
     ('# ?\nEU ?\n', ['#', 'EU']), ('# ?-ORG\nEU O\n', ['#', 'EU']), ('# ?-\nEU O\n', ['EU']),
     ('# B-ORG\nEU B-ORG\n', ['#', 'EU']), ('EU\n#\n#mar\n# note\n', ['EU', '#', '#mar']),

@@ -1,4 +1,4 @@
-"""Tests which objects a tagger accepts as sentences, and how many sentences are divided into chunks."""
+"""Tests which objects a tagger accepts as sentences, and how a long list of sentences is divided into chunks."""
 
 from ms_crf import Tagger
 from ms_crf.formats.lines import CHUNK, chunks

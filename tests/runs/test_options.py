@@ -241,9 +241,9 @@ def test_options_commands_as_modules(name):
 
 @pytest.mark.parametrize('verb', console.VERBS)
 def test_options_each_default_is_shown_once(verb):
-    """Checks with the formatters of the parsers that the help shows each default exactly once.
+    """Checks that the help of each command shows each default once; the parser formats the help.
 
-    compare also lists training options whose defaults it does not use; these may have no default in the help.
+    `compare` also lists training options whose defaults it does not use. The help of these options has no default.
     """
     made = importlib.import_module(f'ms_crf.cli.{verb.replace("-", "_")}').parser()
     for action in made._actions:

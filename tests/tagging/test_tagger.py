@@ -115,7 +115,7 @@ def test_tagger_no_more_taggings_than_there_are(run_of):
 def test_tagger_gates_of_forms_that_are_computed_beforehand(run_of, monkeypatch, most):
     """Checks tags and confidences when the LSTM gates of distinct word forms are computed in advance.
 
-    The network does this for long input if the gates fit into memory. The second case has no memory for them.
+    The network does this for long input if the gates fit into memory. In the second case, the memory is too small.
     """
     run = run_of()
     monkeypatch.setattr('ms_crf.models.words.network.GATES_FORMS', (1, 8))

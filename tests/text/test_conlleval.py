@@ -122,7 +122,8 @@ def lines_of(found, trained, gold, predicted):
 def test_conlleval_both_accuracies_are_told_where_they_differ():
     """Checks that both accuracies are shown if they differ.
 
-    One compares the original tags, as conlleval does. The other compares the same spans after conversion to one scheme.
+    The first accuracy compares the original tags, as conlleval does. The second accuracy compares the same spans after
+    conversion to one scheme.
     """
     same = ['B-X I-X O O', 'O B-Y']
     assert lines_of('BIO', 'BIO', same, same)[1].startswith('accuracy: 100.00%;') and len(

@@ -3,8 +3,8 @@
 The tests compare the processor time of a text with the processor time of its first eighth. Linear time gives a ratio of
 8, and quadratic time a ratio of 64. The limit of 20 is far from both.
 
-A text passes if one of five measurements passes. Each measurement uses the smallest times so far, so other work on the
-machine cannot make a test fail.
+The test makes up to five measurements, and a text passes with the first good ratio. Each measurement uses the smallest
+times so far, so other work on the machine cannot make a test fail.
 """
 
 import gc
@@ -24,7 +24,7 @@ import pytest
 GROWTH, LIMIT, ATTEMPTS = 8, 20, 5
 SIZE = 12 * LONGEST_WORD
 PUNCTUATION = string.punctuation + '“”‘’«»‹›„…—–·¿¡。、，！？；：「」『』【】（）《》€£¥°©™\U0001f600\u200b\0'
-UNITS = {                              # each text repeats one of these strings
+UNITS = {                              # each text repeats a string
     'smileys': ':-)', 'shouts': '!?', 'lines and stars': '-=_*', 'genitives': "'s", 'contractions': "don't",
     'addresses': 'http://a.org/x?y=1&z=2 ', 'joined addresses': 'http://a.org/x?y=1,', 'passwords': 'a:b@',
     'ports': 'a:', 'users': '://a@b.c', 'labels': 'a' * 63 + '.', 'domains': 'a.b.', 'numbers': '1.2,',

@@ -207,7 +207,7 @@ def test_partly_tagged_a_span_is_certain_if_it_is_there_whatever_was_not_judged(
 
 def test_partly_tagged_what_is_not_judged_does_not_count():
     gold = opened('B-P I-P O ? B-Q ? O O B-P O'.split())
-    #                 found         unknown end: ignored  missed
+    #                 found         end unknown       missed
     predicted = 'B-P I-P O B-Q B-Q I-Q B-P O O B-Q'.split()
     result = score([gold], [predicted], 'BIO')
     # Gold: P at 0-1 and P at 8. The span at 4 may continue, so it is ignored. Predicted: spans at 0-1, 6 and 9. The

@@ -71,7 +71,7 @@ def test_properties_the_scheme_of_a_corpus_is_recognised(scheme, case):
 def test_properties_strict_spans_are_lenient_ones_where_tags_are_well_formed(scheme, tags):
     """Checks that strict and lenient spans are equal if the tags are valid.
 
-    For invalid tags, a strict span is a span whose tags equal the tags that `tags_of` writes for it.
+    For all tags, the tags of a strict span equal the tags that `tags_of` writes for this span.
     """
     tags = tags.draw(tags_in(scheme))
     strict = strict_spans_of(tags, scheme)

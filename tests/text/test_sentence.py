@@ -1,4 +1,4 @@
-"""Tests `Sentence` and `Span`: offsets in characters and tokens, their text and HTML, and older attribute names."""
+"""Tests `Sentence` and `Span`: offsets in characters and tokens, text and HTML, and older attribute names."""
 
 import pickle
 
