@@ -243,7 +243,7 @@ def test_options_commands_as_modules(name):
 def test_options_each_default_is_shown_once(verb):
     """Checks that the help of each command shows each default once; the parser formats the help.
 
-    `compare` also lists training options whose defaults it does not use. The help of these options has no default.
+    `compare` also lists training options whose defaults it does not use. The help of these options may have no default.
     """
     made = importlib.import_module(f'ms_crf.cli.{verb.replace("-", "_")}').parser()
     for action in made._actions:
