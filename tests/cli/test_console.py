@@ -1,4 +1,4 @@
-"""How commands end, as processes: interrupted at any moment, with streams that are closed or full."""
+"""Tests how commands end, as child processes: with signals at any moment, and with closed or full output streams."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ def start(arguments, **options):
 
 
 def closed(*numbers):
-    """What a child does before it becomes the command: closes standard streams, as a shell does for `>&-`."""
+    """Returns a function for `preexec_fn` that closes standard streams, like `>&-` in a shell."""
     def close():
         for number in numbers:
             os.close(number)
@@ -30,7 +30,10 @@ def closed(*numbers):
 
 @pytest.mark.slow
 def test_console_interrupted_while_libraries_are_imported(corpora, tmp_path):
-    """The signal comes at the first moment that Python looks for a module of NumPy or MindSpore."""
+    """Checks that SIGINT during an import gives one line and status 130, and creates no run directory.
+
+    An import hook sends the signal at the moment Python searches for NumPy or MindSpore.
+    """
     hook = ('import os, signal, sys\n'
             'class Finder:\n'
             '    def find_spec(self, name, path=None, target=None):\n'
@@ -67,8 +70,11 @@ def test_console_a_package_that_is_not_installed(package, arguments, corpora, un
 @pytest.mark.slow
 @pytest.mark.parametrize('signals', [['SIGINT'], ['SIGTERM'], ['SIGHUP']])
 def test_console_interrupted_while_the_first_graph_is_compiled(corpora, tmp_path, signals):
-    """Twice in training: once asks it to save after the step, the second time it leaves at once."""
-    # MindSpore's parser sends the signals to its own process while it reads the first function of a graph.
+    """Checks that two signals during the first compilation end training with one line and status 130.
+
+    The first signal asks training to save after the current step, the second signal stops it immediately.
+    """
+    # The program patches MindSpore's parser, so that it sends the signals while it reads the first graph function.
     program = ('import os, signal, sys\n'
                'from ms_crf.cli import console\n'
                'console.begin("train.py")\n'
@@ -95,7 +101,7 @@ def test_console_interrupted_while_the_first_graph_is_compiled(corpora, tmp_path
 def test_console_training_goes_on_when_nobody_reads_what_it_says(corpora, tmp_path):
     process = start(['train.py', *files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
     assert process.stdout.readline().startswith('train ')
-    process.stdout.close()                                       # as `train.py | head -1` does
+    process.stdout.close()                                       # like `train.py | head -1`
     with contextlib.closing(process.stderr):
         errors = process.stderr.read()
     assert (process.wait(120), errors) == (0, '')
@@ -134,7 +140,7 @@ def test_console_help_with_streams_that_are_closed_or_full(command):
 def test_console_standard_input_that_is_closed(corpora, tmp_path):
     run = str(tmp_path / 'run')
     made = start(['train.py', *files(corpora), '--model', 'hmm', '--save', run], preexec_fn=closed(0))
-    assert made.communicate(timeout=60)[1] == ''                 # it reads nothing
+    assert made.communicate(timeout=60)[1] == ''                 # training does not read standard input
     process = start(['infer.py', '--run', run], preexec_fn=closed(0))
     assert process.communicate(timeout=60) == (
         '', 'infer.py: standard input: cannot be read: Bad file descriptor\n')
@@ -144,7 +150,10 @@ def test_console_standard_input_that_is_closed(corpora, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize('library', ['sys', 'mindspore'])
 def test_console_interrupted_when_all_is_done(library):
-    """What is done is done: its status stays. What is registered first is called last, after MindSpore's own end."""
+    """Checks that SIGINT at interpreter exit does not change the exit status of a finished command.
+
+    The handler that sends the signal is registered first. Python calls it last, after the exit handlers of MindSpore.
+    """
     program = ('import atexit, os, signal, sys\n'
                'atexit.register(os.kill, os.getpid(), signal.SIGINT)\n'
                'from ms_crf.cli import console\n'
@@ -162,7 +171,7 @@ def test_console_an_error_with_standard_error_closed_still_has_its_status():
 
 
 def test_console_nohup_stays_nohup():
-    """A signal that was ignored when the command began is ignored on."""
+    """Checks that a signal that was ignored at the start (as with nohup) stays ignored while the command runs."""
     program = ('from ms_crf.base import processes; from ms_crf.cli import console; import os, signal\n'
                'console.begin("x")\n'
                'os.kill(os.getpid(), signal.SIGHUP)\n'
@@ -174,7 +183,10 @@ def test_console_nohup_stays_nohup():
 
 @pytest.mark.slow
 def test_console_training_goes_on_when_a_signal_comes_that_was_ignored(corpora, tmp_path):
-    """As for a background job of a script. MindSpore sets a handler of its own while it compiles a graph."""
+    """Checks that training continues after SIGINT if SIGINT was ignored at the start, as for a background job.
+
+    MindSpore installs its own signal handler while it compiles a graph, so the test sends the signal after an epoch.
+    """
     with start(['-u', 'train.py', *files(corpora), *SMALL, '--save', str(tmp_path / 'run')],
                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) as process:
         for line in process.stdout:

@@ -1,4 +1,4 @@
-"""The command that converts annotated text: which formats names stand for, what it says, what it refuses."""
+"""Tests the convert command: which formats file names stand for, the lines it prints, and invalid input."""
 
 import json
 import os
@@ -16,7 +16,7 @@ ROWS = 'Ada\tB-PER\nsaw\tO\nRome\tB-LOC\n\n'
 
 @pytest.fixture
 def call(capfd, tmp_path, monkeypatch):
-    """The command in this process, in a folder with some files: its status and its lines on standard error."""
+    """Runs convert in a folder with sample files; returns its exit status and its lines on standard error."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'a.jsonl').write_text(JSON_LINES)
     (tmp_path / 'a.tsv').write_text(ROWS)
@@ -44,7 +44,7 @@ def test_convert_names_of_columns(call, name):
 
 
 def test_convert_names_of_brat(call, tmp_path):
-    """A name of a pair holds one text; any other, or a folder that is there, gets a pair for each."""
+    """Checks that a name in .ann or .txt receives all texts joined, and that a folder receives one pair per text."""
     (tmp_path / 'a.jsonl').write_text(JSON_LINES * 2)
     assert call('a.jsonl', 'one.ann') == (0, [
         'a.jsonl: 1 text joined to the previous text, because one file holds one text; the first, at line 2: '
@@ -131,7 +131,7 @@ def test_convert_each_span_that_changes_is_shown_if_asked_for(call, tmp_path):
 
 
 def test_convert_what_infer_writes_can_be_corrected_in_a_tool(call, tmp_path):
-    """Its JSON has the text that the tokens are from, with all its white space."""
+    """Checks that JSON from infer.py becomes doccano JSON with the original text, including all its white space."""
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     record = {'text': ' Ada  saw', 'tokens': ['Ada', 'saw'], 'tags': ['B-PER', 'O'], 'confidences': [1, 1],
               'entities': [{'type': 'PER', 'text': 'Ada', 'first': 0, 'last': 0, 'start': 1, 'end': 4}]}
@@ -226,7 +226,10 @@ def test_convert_a_file_may_be_converted_in_its_place(call, tmp_path):
 
 
 def test_convert_is_a_function_for_programs(tmp_path, capfd):
-    """It returns counts and remarks, and shows nothing; its watcher receives the lines that the command prints."""
+    """Checks that `convert` as a function returns counts and remarks, and prints nothing.
+
+    Its watcher receives the lines that the command prints.
+    """
     source, target = tmp_path / 'in.jsonl', tmp_path / 'out.tsv'
     source.write_text('{"text": "Ada saw Lisbon.", "label": [[0, 3, "PER"], [8, 14, "LOC"]], "id": 7}\n')
     lines = []

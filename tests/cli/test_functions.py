@@ -1,4 +1,7 @@
-"""The functions of `ms_crf.api` beside their commands: they take the same, give the same, and print nothing."""
+"""Compares the functions of `ms_crf.api` with their commands.
+
+A function takes the same arguments as its command, writes the same files, and prints nothing.
+"""
 
 import importlib
 import inspect
@@ -18,19 +21,19 @@ import pytest
 from support.paths import ROOT
 from support.runs import make_run
 
-VERBS = {'tag': 'infer', 'tag_many': 'tag-many'}      # of functions that are not called like their commands
+VERBS = {'tag': 'infer', 'tag_many': 'tag-many'}      # commands whose names differ from their functions
 DIGESTS = {'sha256', 'record_sha256'}
 
 
 class Case(NamedTuple):
-    """The same task as a call of a function and as a command line; {run}, {network} and {test} stand for paths."""
+    """One task, as a function call and as a command line; {run}, {network} and {test} stand for paths."""
 
     call: str
     arguments: str
-    library: str = 'numpy'                            # what it needs
+    library: str = 'numpy'                            # the library that the task needs
 
 
-#: functions with tests of their own: of a server that runs until it is interrupted, and of Ray
+#: functions that other files test: a server that runs until it is interrupted, and tagging with Ray
 ELSEWHERE = {'serve': 'server/test_serve_function.py', 'tag_many': 'bulk/test_tag_many_function.py'}
 CASES = {
     'compare': Case('compare(train={train!r}, dev={dev!r}, test={test!r}, models="hmm", json="figures.json")',
@@ -63,8 +66,10 @@ def command_of(name):
 
 
 def written(folder):
-    """What is in the files of a folder, without measured times and rates; of a graph, which is not written twice with
-    the same bytes, its record."""
+    """Returns the contents of the files in a folder, without measured times and rates.
+
+    Two exports of a graph differ in their bytes. So for a graph only its record is compared, without digests.
+    """
     files = {path.name: re.sub(rb'[\d,]+ (sentences|tokens)\b|"\w*seconds?": [\d.]+', b'', path.read_bytes())
              for path in folder.rglob('*') if path.is_file() and path.name not in ('lock', 'checksums.json')}
     for name in [name for name in files if name.endswith('.mindir')]:
@@ -82,7 +87,10 @@ def test_functions_every_function_has_a_case():
 @pytest.mark.slow
 @pytest.mark.parametrize('name', CASES)
 def test_functions_a_function_gives_what_its_command_gives(name, paths, tmp_path, capfd, monkeypatch):
-    """The function is called in a thread that is not the main one."""
+    """Checks that a function writes the same files as its command, and prints nothing.
+
+    The function runs in a thread that is not the main thread.
+    """
     pytest.importorskip(CASES[name].library)
     for folder in ('command', 'function'):
         (tmp_path / folder).mkdir()
@@ -108,14 +116,15 @@ def test_functions_a_script_calls_all_functions_and_prints_nothing(paths, tmp_pa
 
 @pytest.mark.parametrize('name', [name for name in api.__all__ if name != 'compare'])
 def test_functions_each_option_is_an_argument_with_the_same_default(name):
-    """A value that must be given has no default in the function; its command may have another source for it.
+    """Checks that each option of a command is an argument of its function, with the same default.
 
-    Of `compare`, which refuses some options of trainings, the tests of experiments check it.
+    A required argument has no default in the function; its command may have another source for the value. `compare`
+    rejects some training options, so the tests of experiments check `compare`.
     """
     options = {action.dest: action.default for action in command_of(name).parser()._actions if action.dest != 'help'}
     parameters = dict(inspect.signature(getattr(api, name)).parameters)
     assert parameters.pop('watcher').default is importlib.import_module('ms_crf.base.watchers').SILENT
-    for name in ('children', 'stop'):            # how a command starts trainings; what ends a server in a thread
+    for name in ('children', 'stop'):  # have no option: how to start trainings, and how to stop a server
         parameters.pop(name, None)
     assert set(parameters) == set(options)
     for argument, parameter in parameters.items():

@@ -1,4 +1,7 @@
-"""Arguments of commands that would lose a file, or that no library takes: one line, status 2, everything as it was."""
+"""Tests arguments that would overwrite a file, or that a library cannot handle.
+
+Each is rejected with one line and status 2, and no file changes.
+"""
 
 import importlib.util
 from pathlib import Path
@@ -17,13 +20,15 @@ PLUGIN = 'raise SystemExit(3)\n'
 
 def contents(folder):
     return {path: path.read_bytes() if path.is_file() else None for path in Path(folder).rglob('*')
-            if '__pycache__' not in path.parts}                  # Python's own, of a plugin
+            if '__pycache__' not in path.parts}                  # Python caches the bytecode of a plugin there
 
 
 @pytest.fixture
 def refused(hmm, corpora, tmp_path, capsys):
-    """A function that runs a command, in whose arguments {run}, {test} and {folder} stand for names, and gives the line
-    by which it is refused; nothing is made or changed."""
+    """Returns a function that checks that a command rejects its arguments with one line, and changes no file.
+
+    In the arguments, {run}, {test}, {lines} and {folder} stand for paths.
+    """
     for name, text in (('lines.txt', 'to Xan\n'), ('leaves.py', PLUGIN),
                        ('test.tsv', (corpora / 'test.tsv').read_text())):
         (tmp_path / name).write_text(text)

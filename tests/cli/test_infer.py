@@ -1,4 +1,4 @@
-"""`infer.py` and `python -m ms_crf.export` as they are called: all formats in and out, and what is wrong."""
+"""Tests `infer.py` and `python -m ms_crf.export`: all input and output formats, and invalid arguments and input."""
 
 import functools
 import json
@@ -23,25 +23,25 @@ PIECES = re.compile(r'\[(.*?) PER\]')
 
 @pytest.fixture(scope='module')
 def run(undisturbed):
-    """The run directory of a small training."""
+    """Returns the run directory of a small training."""
     return str(undisturbed[0])
 
 
 @pytest.fixture(scope='module')
 def load():
-    """`Tagger.load`, once for each model: its graphs take seconds to compile."""
+    """Returns a cached `Tagger.load`, because compiling the graphs of a model takes seconds."""
     return functools.lru_cache(maxsize=None)(Tagger.load)
 
 
 @pytest.fixture(scope='module')
 def tagger(run, load):
-    """Of the same run: what it finds is compared with."""
+    """Returns the tagger of the run; its predictions are the oracle for the output of infer.py."""
     return load(run)
 
 
 @pytest.fixture
 def infer_py(capsys, load, monkeypatch):
-    """infer.py in this process: its status, output and errors."""
+    """Runs infer.py in this process and returns its exit status, standard output and standard error."""
     monkeypatch.setattr(Tagger, 'load', load)
 
     def call(*arguments):
@@ -62,7 +62,7 @@ def process(*arguments, **others):
 
 
 def test_infer_text_a_line_in_is_a_line_out(infer_py, run, tagger, tmp_path):
-    path = write(tmp_path, '\r\n'.join(LINES), 'in.txt')         # without an end of the last line
+    path = write(tmp_path, '\r\n'.join(LINES), 'in.txt')         # the last line has no line end
     status, out, errors = infer_py('--run', run, '--input', path)
     lines = out.split('\n')
     assert (status, errors) == (0, '') and len(lines) == 5
@@ -92,7 +92,7 @@ def test_infer_json_lines_say_where_things_are(infer_py, run, tagger, tmp_path):
             assert entity['confidence'] == pytest.approx(span.confidence, abs=1e-5)
         assert [other['tags'] for other in record['alternatives']] == [other.tags for other in tagged.alternatives]
     assert sum(len(record['entities']) for record in records) > 0
-    assert len(records[1]['alternatives']) == 1                  # an empty line has one tagging
+    assert len(records[1]['alternatives']) == 1                  # an empty line has exactly one possible tagging
     _, out, _ = infer_py('--run', run, '--input', path, '--format', 'json', '--no-confidence')
     assert 'confidence' not in out
 
@@ -110,7 +110,7 @@ def test_infer_columns_stay_as_they_are(infer_py, run, tagger, tmp_path):
     _, again, _ = infer_py('--run', run, '--input', tabbed, '--format', 'conll', '--columns', '0', '--confidence')
     cells = again.splitlines()[4].split('\t')
     assert cells[:5] == ['Xan', 'NNP', 'B-PER', tags[1], tags[1]] and 0 < float(cells[5]) <= 1
-    # Text becomes columns, and columns text.
+    # Convert text to columns, and columns to text.
     text = write(tmp_path, 'of Xan Yel\n\non\n', 'in.txt')
     _, out, _ = infer_py('--run', run, '--input', text, '--format', 'conll')
     assert out == 'of\t{}\nXan\t{}\nYel\t{}\n\n\non\t{}\n\n'.format(*tags)
@@ -130,7 +130,7 @@ def test_infer_json_lines_keep_what_they_hold(infer_py, run, tagger, tmp_path):
     assert found[0]['tags'] == tagger.tag([['of', 'Xan', 'Yel']])[0].tags
     assert found[0]['text'] == 'of Xan Yel' and found[1]['tokens'] == ['on', 'Xor', 'Yan']
     assert found[2]['text'] == 'on  "Xor"' and found[3]['tokens'] == [] and found[4]['tokens'] == []
-    path = write(tmp_path, '{"text": "\\ud800 Xan Yel"}\n', 'odd.jsonl')      # half of a surrogate pair
+    path = write(tmp_path, '{"text": "\\ud800 Xan Yel"}\n', 'odd.jsonl')      # an unpaired surrogate
     _, out, _ = infer_py('--run', run, '--input', path, '--format', 'json')
     assert json.loads(out)['text'] == '\ud800 Xan Yel'
 
@@ -216,7 +216,7 @@ def test_infer_bytes_that_are_not_utf8(infer_py, run, tmp_path):
     output = tmp_path / 'out.txt'
     status, out, errors = infer_py('--run', run, '--input', path, '--strict', '--output', output)
     assert (status, out) == (2, '') and errors.startswith(f'infer.py: {path}:2: expected UTF-8')
-    assert sorted(file.name for file in tmp_path.iterdir()) == ['in.txt']    # nothing half-written
+    assert sorted(file.name for file in tmp_path.iterdir()) == ['in.txt']    # no partial output file
 
 
 @pytest.mark.slow
@@ -234,7 +234,10 @@ def test_infer_a_pipe_is_answered_as_it_speaks_and_may_break(run):
 
 @pytest.mark.slow
 def test_infer_a_conversation(run, tmp_path):
-    """On a terminal, in a folder whose newest run is taken."""
+    """Checks infer.py on a terminal.
+
+    It loads the newest run of the current folder, shows a prompt and colours entities.
+    """
     (tmp_path / 'runs').mkdir()
     os.symlink(run, tmp_path / 'runs' / 'mine')
     ours, theirs = pty.openpty()
@@ -247,7 +250,7 @@ def test_infer_a_conversation(run, tmp_path):
     try:
         while data := os.read(ours, 1000):
             shown += data
-    except OSError:                                              # the terminal is closed
+    except OSError:                                              # the terminal was closed
         pass
     assert talk.wait(60) == 0
     text = shown.decode()

@@ -1,4 +1,7 @@
-"""`infer.py --format html` as it is called: sentences as they come, the n best, and no half of a page in a file."""
+"""Tests `infer.py --format html`.
+
+The command writes each sentence as soon as it arrives, shows the n best taggings, and leaves no partial page in a file.
+"""
 
 import re
 import subprocess

@@ -1,4 +1,7 @@
-"""What `infer.py` takes, and how it gives it back, with hidden Markov models: they need no graph to be compiled."""
+"""Tests the input formats of `infer.py` and the output for each.
+
+The models are hidden Markov models, because they need no graph compilation.
+"""
 
 import json
 import os
@@ -21,12 +24,12 @@ import pytest
 from support.paths import ROOT
 
 WORDS = 'on\tO\nXan\tB{0}\nYan\tI{0}\nof\tO\n\nof\tO\nXel\tB{0}\n\n' * 3
-SPACES = 'on\u00a0Xan Yan\u3000of\t\u2028x \x0b\n'               # of Unicode; tabs and blanks alone separate
+SPACES = 'on\u00a0Xan Yan\u3000of\t\u2028x \x0b\n'  # Unicode white space; only tabs and spaces separate tokens
 TOKENS = ['on\u00a0Xan', 'Yan\u3000of', '\u2028x', '\x0b']
 
 
 def count(folder, text):
-    """A run of a model that is counted from the text of a column file."""
+    """Trains a hidden Markov model on the text of a column file and returns its run directory."""
     path = folder / 'train.tsv'
     path.write_text(text, encoding='utf-8')
     run = folder / 'run'
@@ -36,7 +39,7 @@ def count(folder, text):
 
 @pytest.fixture
 def infer_py(capfd):
-    """infer.py in this process: its status, output and errors."""
+    """Runs infer.py in this process and returns its exit status, standard output and standard error."""
     def call(*arguments):
         capfd.readouterr()
         status = infer.main([str(argument) for argument in arguments])
@@ -56,7 +59,7 @@ def write(folder, text, name):
     return path
 
 
-# What comes out
+# Output
 
 @pytest.mark.parametrize('kind,shown', [('', ''), ('-PER', ' PER')])
 def test_infer_input_words_stay_apart_whether_spans_have_types_or_not(infer_py, tmp_path, kind, shown):
@@ -104,10 +107,13 @@ def test_infer_input_what_comes_before_a_fault_is_tagged(infer_py, run, tmp_path
     assert (status, out) == (2, 'on\n' * 500) and ':501: expected UTF-8' in errors
 
 
-# What is taken
+# Input
 
 def test_infer_input_conllu_is_read_as_in_training(infer_py, run, tmp_path):
-    """Forms are tokens; numbers of words, ranges of words, empty nodes and comments are not."""
+    """Checks that infer.py reads CoNLL-U as training does.
+
+    The FORM column gives the tokens. Word ids, multiword tokens, empty nodes and comments are skipped.
+    """
     rows = ['# text = Vamonos hoy', '1-2\tVamonos', '1\tVamos\tir\tVERB', '2\tnos\tnos\tPRON', '2.1\tyo',
             '3\thoy\thoy\tADV']
     rows = [row if row.startswith('#') else '\t'.join([*row.split('\t'), *['_'] * 9][:10]) for row in rows]
@@ -129,7 +135,10 @@ CONLLU = '''# newdoc
 
 
 def test_infer_input_tagged_conllu_is_conllu(infer_py, tmp_path):
-    """Tags of spans are in MISC, all else stays as it is, and a blank line ends the last sentence, too."""
+    """Checks that tagged CoNLL-U is again CoNLL-U, with span tags in MISC and all other columns unchanged.
+
+    The last sentence also ends with an empty line.
+    """
     run = count(tmp_path, WORDS.format('-PER'))
     path = write(tmp_path, CONLLU, 'in.conllu')
     expected = CONLLU.replace('NER=B-OLD|', '').replace('\tdep\t_\t_\n2.1', '\tdep\t_\tNER=B-PER\n2.1')
@@ -223,7 +232,10 @@ def test_infer_input_texts_with_spans_train(tmp_path, capfd):
 
 
 def test_infer_input_white_space_separates_the_same_in_text_and_columns(infer_py, run, tmp_path):
-    """Tabs and blanks do; any other white space of Unicode belongs to its token, as it does in training."""
+    """Checks that only tabs and spaces separate tokens, in raw text, in column files and in JSON.
+
+    Any other Unicode white space is part of its token, as in training.
+    """
     def tokens(*arguments):
         _, out, _ = infer_py('--run', run, '--format', 'json', *arguments)
         return json.loads(out.split('\n')[0])['tokens']
@@ -267,7 +279,7 @@ def test_infer_input_pipes_are_read_and_answered_as_they_speak(run, tmp_path):
     fifo = tmp_path / 'fifo'
     os.mkfifo(fifo)
     with process('--run', run, '--input', fifo) as tagging, os.fdopen(
-            os.open(fifo, os.O_RDWR), 'w', buffering=1) as speaker:      # which does not wait for a reader
+            os.open(fifo, os.O_RDWR), 'w', buffering=1) as speaker:      # O_RDWR does not wait for a reader
         for _ in range(2):
             speaker.write('on\n')
             assert tagging.stdout.readline() == 'on\n'           # while the pipe is still open
@@ -317,9 +329,9 @@ def test_infer_input_inputs_that_are_no_files(infer_py, run, name, message, tmp_
 
 @pytest.fixture
 def nobody():
-    """A folder that everybody may enter, and a function that does something as a user without rights in it."""
+    """Returns a folder that every user may enter, and a function that runs an action as a user without rights there."""
     def as_nobody(action):
-        root = os.geteuid() == 0                                 # who may read everything
+        root = os.geteuid() == 0                                 # root may read every file
         if root:
             os.seteuid(65534)
         try:
@@ -374,7 +386,10 @@ def test_infer_input_lines_of_a_pipe_end_as_they_do_in_files(run, end):
 @pytest.mark.slow
 @pytest.mark.parametrize('locale', [{'LC_ALL': 'C'}, {'LC_ALL': 'C', 'PYTHONUTF8': '0', 'PYTHONCOERCECLOCALE': '0'}])
 def test_infer_input_text_of_a_command_line_is_utf8_in_any_locale(run, locale):
-    """Without UTF-8 mode Python takes bytes of an argument that are not ASCII for halves of surrogate pairs."""
+    """Checks that --text is decoded as UTF-8 in every locale.
+
+    Without UTF-8 mode, Python decodes each byte of an argument that is not ASCII as an unpaired surrogate.
+    """
     for text, expected in (('Jos\u00e9 北', b'Jos\xc3\xa9 \xe5\x8c\x97\n'), (b'Jos\xff', None)):
         command = [sys.executable, 'infer.py', '--run', str(run), '--text', text if expected is None else text.encode()]
         found = subprocess.run(command, cwd=ROOT, env={**os.environ, **locale}, capture_output=True, timeout=60)

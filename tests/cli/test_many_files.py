@@ -1,4 +1,7 @@
-"""A folder or a pattern as the input of `infer.py`: a file is written for each, and what is there already stays."""
+"""Tests a folder or a pattern as the input of `infer.py`.
+
+The command writes one output file per input file, and never overwrites existing output.
+"""
 
 import gzip
 import os
@@ -28,7 +31,7 @@ def texts(tmp_path):
 
 @pytest.fixture
 def infer_py(run, capfd):
-    """infer.py in this process: its status, output and errors."""
+    """Runs infer.py in this process and returns its exit status, standard output and standard error."""
     def call(*arguments):
         capfd.readouterr()
         status = infer.main(['--run', str(run), *(str(argument) for argument in arguments)])
@@ -42,7 +45,7 @@ def written(folder):
 
 
 def one_by_one(infer_py, texts, output, endings, *arguments):
-    """What the command writes for each file by itself."""
+    """Returns the output of infer.py for each file alone, the oracle for its output for the folder."""
     expected = {}
     for name in TEXTS:
         target = output / name.replace('/', '_')
@@ -66,7 +69,7 @@ def test_many_files_a_pattern(texts, tmp_path, infer_py):
     assert written(tmp_path / 'out') == {'a.txt': 'to [Xan Yan PER]\nof\n', 'g.txt': 'of [Xan Yan PER]\n'}
     assert infer_py('--input', f'{texts}/**/*.txt', '--output', tmp_path / 'deep')[0] == 0
     assert sorted(written(tmp_path / 'deep')) == ['a.txt', 'b/c.txt']
-    (texts / 'odd[1].txt').write_text('of\n')                    # a file may have the name of a pattern
+    (texts / 'odd[1].txt').write_text('of\n')                    # the name of a file may look like a pattern
     assert infer_py('--input', texts / 'odd[1].txt', '--output', tmp_path / 'one') == (0, '', '')
     assert (tmp_path / 'one').read_text() == 'of\n'
 

@@ -1,4 +1,7 @@
-"""Raw text in, tags at their places in it out: `infer.py --raw` and `Tagger.tag_text`, with hidden Markov models."""
+"""Tests `infer.py --raw` and `Tagger.tag_text` with hidden Markov models.
+
+Tags must have the correct character offsets in the raw text.
+"""
 
 import gzip
 import json
@@ -18,7 +21,7 @@ from support.paths import ROOT
 from support.runs import make_run
 from support.trainings import files
 
-# Line ends of three systems, a mark of byte order, blanks that can't be seen, emoji, letters written from the right.
+# Line ends of three systems, a byte order mark, invisible white space, emoji and right-to-left letters.
 TEXT = ('\ufeff  to Xan Yan of. in on Xel\u00a0Yel!\r\nby by\tXor Yor (to) \U0001f600e\u0301\r\n\r\n\r\n'
         '\u05e9\u05dc\u05d5\u05dd of Xan Yor\rat at <b>\n\n   \n')
 BRACKETS = re.compile(r'\[([^\]]*) PER\]')
@@ -33,7 +36,10 @@ def text_file(tmp_path):
 
 @pytest.fixture
 def infer_py(capfdbinary):
-    """infer.py in this process: its status, output and errors, with line ends as they are."""
+    """Runs infer.py in this process and returns its exit status, standard output and standard error.
+
+    Line ends stay unchanged.
+    """
     def call(*arguments):
         capfdbinary.readouterr()
         status = infer.main([str(argument) for argument in arguments])
@@ -132,7 +138,7 @@ def test_raw_text_options_that_do_not_go_together(run, text_file, infer_py, argu
     assert infer_py('--run', run, '--input', text_file, *arguments) == (2, '', f'infer.py: {message}\n')
 
 
-# What a model remembers
+# The splitter that a run records
 
 def test_raw_text_a_run_says_how_its_text_was_cut(corpora, tmp_path, run):
     assert SavedRun.open(run).config['splitter'] == Tagger.load(run).splitter == 'spacy-en'
@@ -155,7 +161,11 @@ def test_raw_text_characters_stay_characters(tmp_path, word, splitter):
 
 @pytest.mark.slow
 def test_raw_text_runs_of_earlier_versions_and_graphs(tmp_path):
-    """A run that does not say it is taken as its words look; an exported graph says it as its run does."""
+    """Checks the splitter of runs without a recorded splitter, and of exported graphs.
+
+    If a run records no splitter, the splitter is derived from the words of the run. A graph has the splitter of its
+    run.
+    """
     from ms_crf.models import mindir
     folder = make_run(tmp_path / 'run')
     assert Tagger.load(folder).splitter == 'spacy-en'

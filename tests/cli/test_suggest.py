@@ -1,4 +1,4 @@
-"""`ms-crf suggest`: what is written for annotators, beside what the model says of each sentence by itself."""
+"""Tests `ms-crf suggest`; the oracle is what the model predicts for each sentence alone."""
 
 import json
 import math
@@ -31,7 +31,7 @@ def text(tmp_path):
 
 @pytest.fixture
 def call(capsys):
-    """The command in this process: its status, output and errors."""
+    """Runs the command in this process and returns its exit status, standard output and standard error."""
     def called(*arguments):
         capsys.readouterr()
         status = suggest.main([str(argument) for argument in arguments])
@@ -67,7 +67,10 @@ def test_suggest_a_measure_for_each_token(run, text, call):
 
 
 def test_suggest_near_duplicates_and_what_is_known_are_left_out(run, text, tmp_path, call):
-    """Of two sentences with four of six pairs in common one is left; the known ones are in two files."""
+    """Checks that known sentences and near-duplicates are left out.
+
+    Two sentences share four of six word pairs, so either of the two is left out. The known sentences are in two files.
+    """
     (tmp_path / 'known.tsv').write_text('of\tO\nof\tO\nof\tO\nof\tO\n\n')
     (tmp_path / 'known.jsonl').write_text('{"tokens": ["in", "zoe", "Zed"], "tags": ["O", "B-PER", "I-PER"]}\n')
     status, output, errors = call('--run', run, '--input', text, '--known', tmp_path / 'known.tsv',
@@ -80,7 +83,10 @@ def test_suggest_near_duplicates_and_what_is_known_are_left_out(run, text, tmp_p
 
 @pytest.mark.slow
 def test_suggest_entropy_of_a_network_beside_all_paths(tmp_path, call):
-    """No graph is compiled for it."""
+    """Checks token entropy of a network against the marginals from enumerating all paths.
+
+    This test compiles no graph.
+    """
     run, path = make_run(tmp_path / 'run'), tmp_path / 'in.jsonl'
     path.write_text(''.join(json.dumps({'tokens': tokens}) + '\n' for tokens in SENTENCES if tokens))
     status, output, errors = call('--run', run, '--input', path, '--by', 'token-entropy')
@@ -129,7 +135,7 @@ RAW = 'Xan Yan, of\nXel Yor.\n\nto Xel Yel.'
 
 @pytest.mark.parametrize('kind', ['label-studio', 'prodigy', 'doccano', 'spacy', 'tokens', 'columns'])
 def test_suggest_raw_text_in_the_formats_of_tools(run, tmp_path, call, kind):
-    """Offsets count the characters of each sentence's text."""
+    """Checks each output format with --raw: spans have offsets into the text of their own sentence."""
     pytest.importorskip('spacy')
     (tmp_path / 'raw.txt').write_text(RAW)
     status, output, _ = call('--run', run, '--input', tmp_path / 'raw.txt', '--raw', '--format', kind)
@@ -198,7 +204,7 @@ def test_suggest_what_comes_through_a_pipe(run):
     ('--known {all}', '{text}: expected sentences that differ from --known, got none'),
     ('--run {folder}', '{folder}/config.json: no such file')])
 def test_suggest_what_can_not_be(run, text, tmp_path, call, arguments, message):
-    """Nothing is written, and one line says why."""
+    """Checks that invalid arguments give one line on standard error, and that no output is written."""
     (tmp_path / 'folder').mkdir()
     (tmp_path / 'folder' / 'x').write_text('')
     (tmp_path / 'all.tsv').write_text('\n'.join(''.join(f'{token}\tO\n' for token in line.split()) for line in LINES))

@@ -1,4 +1,7 @@
-"""What commands print is text: no tag, token or name of a file can send control sequences to the terminal."""
+"""Checks that commands print only text.
+
+A tag, a token or a file name must not send control sequences to the terminal.
+"""
 
 import ast
 import importlib.util
@@ -17,8 +20,8 @@ import pytest
 from support.paths import ROOT
 from support.trainings import files
 
-# C0, DEL, C1, bidirectional controls and a line separator; half of a surrogate pair is what a byte that is not UTF-8
-# becomes in the name of a file.
+# C0, DEL, C1, bidirectional controls and a line separator. In a file name, Python decodes a byte that is not UTF-8 as
+# an unpaired surrogate (BYTE).
 HOSTILE = '\x1b[31m\x07\x7f\x9b2J\u202e\u2066\u2028'
 BYTE = '\udcff'
 needs_report = pytest.mark.skipif(importlib.util.find_spec('matplotlib') is None, reason='needs the extra report')
@@ -26,7 +29,10 @@ needs_ray = pytest.mark.skipif(importlib.util.find_spec('ray') is None, reason='
 
 
 def assert_is_text(text):
-    """Nothing but printable characters and line ends; by the categories of Unicode, not by the code under test."""
+    """Asserts that a text has only printable characters and line ends.
+
+    The oracle is the Unicode category of each character, not the code under test.
+    """
     odd = {character for character in text if character not in '\n\t'
            and unicodedata.category(character) in ('Cc', 'Cf', 'Cs', 'Zl', 'Zp')}
     assert not odd, (odd, text)
@@ -34,7 +40,7 @@ def assert_is_text(text):
 
 @pytest.fixture(scope='module')
 def world(tmp_path_factory):
-    """Corpora with hostile tags in folders with hostile names, and a run there, whose training is in `printed`."""
+    """Returns a folder with a hostile name that holds corpora with hostile tags and files with hostile names."""
     folder = tmp_path_factory.mktemp('world') / f'a\n{HOSTILE}'
     folder.mkdir()
     for part, kind in (('train', f'P{HOSTILE}'), ('dev', f'Q{HOSTILE}'), ('test', f'R{HOSTILE}')):
@@ -63,8 +69,10 @@ def run(world, training):
 
 @pytest.fixture
 def called(world, run, capfd):
-    """A function that runs a command, in whose arguments {w} is the folder and {r} the run; asserts its status, and
-    that all it prints is text."""
+    """Returns a function that runs a command and asserts its exit status, and that it prints only text.
+
+    In the arguments, {w} stands for the folder and {r} for the run.
+    """
     def call(command, status, *arguments):
         capfd.readouterr()
         got = command.main([str(argument).replace('{w}', str(world)).replace('{r}', str(run))
@@ -146,7 +154,7 @@ def test_terminal_output_a_server_that_finds_no_model(world):
 
 
 def test_terminal_output_lines_of_other_processes(capsys):
-    """`train --workers` and `--jobs` pass on what their processes print."""
+    """Checks the functions that `train --workers` and `--jobs` use to print lines of their child processes."""
     console.show(f'seed 1: {HOSTILE}{BYTE}')
     console.say(f'seed 1: {HOSTILE}{BYTE}')
     for text in capsys.readouterr():
@@ -156,7 +164,7 @@ def test_terminal_output_lines_of_other_processes(capsys):
 
 @pytest.mark.slow
 def test_terminal_output_all_lines_are_printed_in_one_place():
-    """Outside of `console`, nothing prints and nothing writes to the standard streams, except tagged text."""
+    """Checks by the syntax tree that only `console` writes to the standard streams, except for tagged text."""
     allowed = {('infer.py', '_print')}
     for path in sorted((Path(ROOT) / 'ms_crf').rglob('*.py')):
         if path.name == 'console.py':
@@ -173,7 +181,10 @@ def test_terminal_output_all_lines_are_printed_in_one_place():
 @pytest.mark.slow
 @pytest.mark.parametrize('locale', ['C.UTF-8', 'C'])
 def test_terminal_output_a_terminal_without_unicode(tmp_path, corpora, locale):
-    """What the encoding of standard output lacks is an escape; names that the locale lacks are one line."""
+    """Checks commands on a terminal without Unicode.
+
+    Characters that the encoding of standard output lacks are escaped. File names that the locale lacks give one line.
+    """
     for part in ('train', 'dev', 'test'):
         (tmp_path / f'{part}.tsv').write_text((corpora / f'{part}.tsv').read_text().replace('PER', '人'))
     shutil.copy(tmp_path / 'dev.tsv', tmp_path / 'dév.tsv')
@@ -183,7 +194,7 @@ def test_terminal_output_a_terminal_without_unicode(tmp_path, corpora, locale):
     environment = {**os.environ, 'LC_ALL': locale, 'PYTHONUTF8': '0', 'PYTHONIOENCODING': 'ascii',
                    'PYTHONPATH': str(ROOT)}
     new = ['train', '--model', 'hmm', '--train', 'train.tsv', '--dev', 'dev.tsv', '--test', 'test.tsv']
-    narrow = 2 if locale == 'C' else 0           # where names of files are ASCII
+    narrow = 2 if locale == 'C' else 0           # file names are ASCII in this locale
     for status, arguments in ((0, [*new, '--save', 'plain']), (narrow, [*new, '--save', 'ö']),
                               (0, ['infer', '--run', 'läuf', '--input', 'dév.tsv', '--score']),
                               (0, ['evaluate', '--run', 'läuf', '--input', 'dév.tsv', '--json', 'ß.json']),
@@ -195,5 +206,5 @@ def test_terminal_output_a_terminal_without_unicode(tmp_path, corpora, locale):
                                  capture_output=True, timeout=60)
         errors = process.stderr.decode('ascii')
         assert process.returncode == status, (arguments, errors)
-        assert_is_text(process.stdout.decode('utf-8') + errors)       # infer and evaluate write UTF-8
+        assert_is_text(process.stdout.decode('utf-8') + errors)       # infer and evaluate always write UTF-8
         assert status == 0 or len(errors.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""The ways to start a command: `ms-crf VERB`, `python -m ms_crf`, and the programs that people know."""
+"""Tests all ways to start a command: `ms-crf VERB`, `python -m ms_crf VERB`, and scripts such as `train.py`."""
 
 import subprocess
 import sys

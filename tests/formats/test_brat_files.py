@@ -1,4 +1,4 @@
-"""brat's standoff, in files written by hand: spans, what is ignored, what is refused, folders."""
+"""Tests brat's standoff format with hand-written files: spans, ignored lines, invalid lines, and folders."""
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats import brat
@@ -37,7 +37,7 @@ def found(path):
 
 
 def test_brat_files_offsets_count_every_character_of_the_text(pair):
-    """Also both of CR LF, and one for a character beyond U+FFFF."""
+    """Checks that CR and LF count as two characters, and that a character beyond U+FFFF counts as one."""
     path = pair()
     expected = [('doc', [(0, 3, 'PER'), (8, 14, 'LOC'), (19, 24, 'LOC'), (33, 36, 'PER')])]
     for name in (path, path.with_suffix('.txt'), path.parent):
@@ -51,7 +51,10 @@ def test_brat_files_offsets_count_every_character_of_the_text(pair):
 
 
 def test_brat_files_spans_in_parts(pair):
-    """From the first part to the last; a span over a line end has parts as well, but no gap."""
+    """Checks that a discontinuous span is read from its first to its last part, with a remark about the gap.
+
+    A span over a line end also has several parts, but no gap.
+    """
     path = pair('North and South America\nNew\nYork', 'T1\tLOC 0 5;16 23\tNorth America\n'
                                                       'T2\tLOC 24 27;28 32\tNew York\nT3\tX 24 32\tNew York\n')
     assert found(path) == ([('doc', [(0, 23, 'LOC'), (24, 32, 'LOC'), (24, 32, 'X')])],
@@ -64,7 +67,7 @@ def test_brat_files_a_byte_order_mark_is_counted_if_the_spans_say_so(pair):
 
 
 def test_brat_files_a_byte_order_mark_is_counted_if_the_spans_fit_both_ways(pair):
-    """As brat itself counts it."""
+    """Checks that an ambiguous byte order mark counts as a character, because brat counts it too."""
     assert read_corpus(pair('\ufeffaa', 'T1\tPER 1 2\ta\n'), splitter='characters')[0].tags == ['B-PER', 'O']
 
 

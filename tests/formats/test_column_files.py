@@ -1,4 +1,4 @@
-"""What is a token in a column file, a comment, or neither; and where its lines end."""
+"""Tests column files: which lines are tokens, comments or neither, and which characters end a line."""
 
 import gzip
 import json
@@ -44,8 +44,8 @@ def test_column_files_conllu_has_its_own_columns(tmp_path):
     with gzip.open(tmp_path / 'es.conllu.gz', 'wb') as file:
         file.write(CONLLU.encode())
     assert found(tmp_path / 'es.conllu.gz') == expected
-    assert found(path, columns=(1, 7))[1][1] == ['root', 'root']                   # named columns are taken
-    # Under another name the rows of words that are none of their own are rows like others, but comments are comments.
+    assert found(path, columns=(1, 7))[1][1] == ['root', 'root']                   # explicit column numbers are used
+    # In a file of another name, multiword tokens and empty nodes are ordinary rows. Comments are still comments.
     other = write(tmp_path, CONLLU, 'es.conll')
     assert found(other, columns=(1, 3))[1] == expected[1] and len(found(other, columns=(1, 3))[0][0]) == 6
 
@@ -61,12 +61,12 @@ def test_column_files_a_fault_in_conllu_is_at_its_line(tmp_path):
 
 
 @pytest.mark.parametrize('text,tokens', [
-    ('# a comment\nEU\tB-ORG\n', ['EU']),                      # two words where rows have two columns
+    ('# a comment\nEU\tB-ORG\n', ['EU']),  # the comment has two words, and rows have two tab-separated columns
     ('# two words\n#Ebola\tO\n#\tO\nEU\tB-ORG\n# EU\tO\n', ['#Ebola', '#', 'EU', '# EU']),
     ('EU\tB-ORG\n# in between\n#\tO\n', ['EU', '#']),
     ('# comment\nEU B-ORG\n', ['EU']),
     ('# O\n#Ebola O\nEU B-ORG\n# O\n', ['#', '#Ebola', 'EU', '#']),
-    ('EU NNP\n. SYM\n\n# note\n# 5\n# SYM\n', ['EU', '.', '#']),    # a tag is what other rows have
+    ('EU NNP\n. SYM\n\n# note\n# 5\n# SYM\n', ['EU', '.', '#']),    # a row, because another row has the tag SYM
     ('# id = 5\n# x = O\nEU NNP I-NP B-ORG\n# # B-NP O\n', ['EU', '#']),
     ('# ?\nEU ?\n', ['#', 'EU']), ('# ?-ORG\nEU O\n', ['#', 'EU']), ('# ?-\nEU O\n', ['EU']),
     ('# B-ORG\nEU B-ORG\n', ['#', 'EU']), ('EU\n#\n#mar\n# note\n', ['EU', '#', '#mar']),
@@ -75,7 +75,7 @@ def test_column_files_comments_and_hashtags(tmp_path, text, tokens):
     path = write(tmp_path, text)
     rows = [row for block in blocks(numbered_lines(path)) for row in block]
     assert [row.cells[0] for row in rows if row.cells] == tokens
-    assert ''.join(row.text + '\n' for row in rows) == text      # which nothing is lost of
+    assert ''.join(row.text + '\n' for row in rows) == text      # no character is lost
 
 
 @pytest.mark.parametrize('mark,tag,other', [
@@ -136,12 +136,12 @@ def test_column_files_a_file_in_which_every_line_begins_as_comments_do(tmp_path,
 def test_column_files_json_that_is_not_read(tmp_path, text, message):
     with pytest.raises(CorpusError, match=message) as raised:
         read_corpus(write(tmp_path, text, 'x.jsonl'))
-    shown = str(raised.value).replace(', record 1', '')           # of an array
+    shown = str(raised.value).replace(', record 1', '')           # the record number, shown for arrays
     assert shown.startswith(f'{tmp_path}/x.jsonl:1: ') and len(str(raised.value).splitlines()) == 1
 
 
 def test_column_files_files_are_read_once_and_may_be_pipes(tmp_path):
-    """A second reading would wait for ever, as nobody writes again."""
+    """Checks that files are read once; a second reading of a named pipe would wait for a writer forever."""
     paths = {part: tmp_path / part for part in ('train', 'dev')}
     for path in paths.values():
         os.mkfifo(path)

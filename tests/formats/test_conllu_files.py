@@ -1,4 +1,7 @@
-"""CoNLL-U, in files written by hand: text, ranges of words, empty nodes, MISC; what is written is valid."""
+"""Tests CoNLL-U with hand-written files: text, multiword tokens, empty nodes and MISC.
+
+The output must be valid CoNLL-U.
+"""
 
 import re
 
@@ -14,7 +17,10 @@ import pytest
 
 
 def rows(*lines):
-    """Lines of CoNLL-U from ones with blanks between columns; what is missing is _, a slash in MISC stays."""
+    """Returns lines of CoNLL-U, made from lines with spaces between columns.
+
+    The last column of a given line becomes MISC; missing columns become `_`.
+    """
     made = []
     for line in lines:
         if line.startswith('#') or not line:
@@ -45,7 +51,10 @@ def documents(path, columns=conllu.COLUMNS):
 
 
 def check(text):
-    """Raises AssertionError unless a text is CoNLL-U: comments, rows of ten columns numbered from 1, blank lines."""
+    """Asserts that a text is valid CoNLL-U.
+
+    A sentence has comments, then rows of ten columns numbered from 1, then an empty line.
+    """
     assert text.endswith('\n\n') and '\r' not in text
     for block in text[:-2].split('\n\n'):
         lines = block.split('\n')
@@ -67,7 +76,11 @@ def check(text):
 
 
 def test_conllu_files_the_text_is_what_the_file_says(tmp_path):
-    """A range stands in the text, its words are tokens; words that do not spell it have its place."""
+    """Checks the text and the offsets of a CoNLL-U file with multiword tokens.
+
+    The text contains the multiword token, and its words are the tokens. Words that do not spell the multiword token all
+    get its offsets.
+    """
     document, = documents(write(tmp_path, SPANISH))
     assert (document.text, document.name, document.line) == ('Vámonos al mar. Hoy!\n ', 'carta', 1)
     first, second = document.sentences
@@ -76,11 +89,14 @@ def test_conllu_files_the_text_is_what_the_file_says(tmp_path):
     assert first.tags == ['VERB', 'PRON', 'ADP', 'DET', 'NOUN', 'PUNCT'] and first.lines == (5, 6, 8, 9, 11, 12)
     assert second.offsets == [(16, 19), (19, 20)]
     document, = documents(write(tmp_path, rows("# text = don't", "1-2 don't _", "1 do _", "2 n't _", '')))
-    assert document.sentences[0].offsets == [(0, 2), (2, 5)]                  # which do spell it
+    assert document.sentences[0].offsets == [(0, 2), (2, 5)]                  # these words spell it
 
 
 def test_conllu_files_text_without_space_after(tmp_path):
-    """A file that says nothing of white space but by its text; one whose text is of something else."""
+    """Checks files without SpaceAfter.
+
+    The comment `# text` gives the white space. If the comment does not match the tokens, it is ignored with a remark.
+    """
     path = write(tmp_path, rows('# text = Hello,  you', '1 Hello _', '2 , _', '3 you _', ''))
     document, = documents(path)
     assert (document.text, document.sentences[0].offsets) == ('Hello,  you', [(0, 5), (5, 6), (8, 11)])

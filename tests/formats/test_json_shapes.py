@@ -1,4 +1,7 @@
-"""JSON as annotation tools export it, in files written by hand: which texts and spans are read, and what is refused."""
+"""Tests hand-written JSON in the layouts that annotation tools export.
+
+The tests check which texts and spans are read, and which input is rejected.
+"""
 
 import gzip
 import itertools
@@ -53,7 +56,7 @@ def write(folder, text, name='in.jsonl'):
 
 
 def found(path):
-    """(text, spans) of each document, and (kind, line, text) of each remark."""
+    """Reads a file and returns (text, spans) of each document and (kind, line, text) of each remark."""
     remarks = []
     documents = [(document.text, [(span.start, span.end, span.type) for span in document.spans])
                  for document in json_records.read(path, ReadOptions(report=remarks.append))]
@@ -86,7 +89,7 @@ def test_json_shapes_the_records_of_the_documentation(tmp_path):
 
 
 def test_json_shapes_tokens_of_prodigy_are_kept(tmp_path):
-    """Splitting at blanks would not cut off the full stop."""
+    """Checks that Prodigy's tokens are kept. Splitting at spaces would not separate the full stop."""
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     sentence, = read_corpus(write(tmp_path, PRODIGY))
     assert (sentence.tokens, sentence.tags) == (['Ada', 'saw', 'Lisbon', '.'], ['B-PER', 'O', 'B-LOC', 'O'])
@@ -112,7 +115,10 @@ def test_json_shapes_lines_of_records_in_an_array(tmp_path):
 
 
 def test_json_shapes_offsets_in_units_of_utf16_are_known_by_the_text(tmp_path):
-    """As tools in browsers counted them: a character beyond U+FFFF is two."""
+    """Checks that the text of a span shows whether offsets count characters or UTF-16 code units.
+
+    Tools in browsers count UTF-16 code units, so a character beyond U+FFFF counts as two.
+    """
     task = {'data': {'text': '\U0001f4a9 Ada \U0001f600 x'}, 'annotations': [{'result': [
         {'value': {'start': 3, 'end': 9, 'text': 'Ada \U0001f600', 'labels': ['PER']}}]}]}
     assert found(write(tmp_path, json.dumps([task])))[0][0][1] == [(2, 7, 'PER')]
@@ -121,7 +127,11 @@ def test_json_shapes_offsets_in_units_of_utf16_are_known_by_the_text(tmp_path):
 
 
 def test_json_shapes_offsets_in_units_of_utf16_of_a_span_at_the_end_of_a_text(tmp_path):
-    """Which a slice in characters, cut off at the end of the text, would hold as well."""
+    """Checks UTF-16 offsets of a span at the end of a text.
+
+    Python truncates a slice at the end of a string. So the same offsets, read as characters, also give the text of the
+    span.
+    """
     task = {'data': {'text': 'Ada \U0001f600'}, 'annotations': [{'result': [
         {'value': {'start': 4, 'end': 6, 'text': '\U0001f600', 'labels': ['X']}}]}]}
     assert found(write(tmp_path, json.dumps([task])))[0][0][1] == [(4, 5, 'X')]
@@ -201,13 +211,13 @@ def test_json_shapes_faults_are_named_with_file_and_line(tmp_path, text, message
     path = write(tmp_path, text)
     with pytest.raises(CorpusError) as raised:
         read_corpus(path)
-    shown = re.sub(r'(:[0-9]+), record [0-9]+: ', r'\1: ', str(raised.value))           # of arrays, see below
+    shown = re.sub(r'(:[0-9]+), record [0-9]+: ', r'\1: ', str(raised.value))    # without the record number
     assert shown.startswith(f'{path}{message}') and len(str(raised.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize('between', ['', '\n'])
 def test_json_shapes_a_record_of_an_array_is_named_by_its_number(tmp_path, between):
-    """An array may be one long line."""
+    """Checks that errors and remarks give the record number in an array, because an array may be one long line."""
     good, ill = '{"text": "Ada saw", "label": [[0, 3, "P"]]}', '{"text": "a", "label": [[0, 9, "X"]]}'
     path = write(tmp_path, '[' + f',{between}'.join([good] * 6 + [ill]) + ']')
     line = 7 if between else 1
@@ -224,7 +234,7 @@ def test_json_shapes_a_record_of_an_array_is_named_by_its_number(tmp_path, betwe
     assert [int(sentence.line) for sentence in pickle.loads(pickle.dumps(sentences))] == (
         [1, 2, 3, 4] if between else [1] * 4)
     assert json.dumps(sentences[3].line) == ('4' if between else '1')
-    path = write(tmp_path, f'{good}\n{ill}\n')                   # not of lines
+    path = write(tmp_path, f'{good}\n{ill}\n')                   # JSON Lines have line numbers only
     with pytest.raises(CorpusError, match=':2: expected a span from 0 to 1'):
         read_corpus(path)
 
@@ -237,7 +247,7 @@ PAIR_OF_SPACY, ARRAY = '["Ada", {"entities": [[0, 3, "P"]]}]', '[\n{"text": "Ada
 def test_json_shapes_each_record_shows_what_it_is_whatever_stands_before_it(tmp_path, records):
     sentences = read_corpus(write(tmp_path, '\n'.join(records)), splitter='blanks')
     assert [(sentence.tokens, sentence.tags) for sentence in sentences] == [(['Ada'], ['B-P'])] * 4
-    lines, line = [], 1                                      # on which the records begin
+    lines, line = [], 1                                      # the first line of each record
     for record in records:
         lines.append(line + (record == ARRAY))
         line += record.count('\n') + 1
@@ -266,7 +276,10 @@ def test_json_shapes_faults_of_mixed_records_are_named_with_their_lines(tmp_path
 
 
 def test_json_shapes_records_are_read_as_they_arrive(tmp_path):
-    """Also those that begin with a bracket: what comes next may be a pause for as long as people think."""
+    """Checks that each record is returned as soon as its line arrives, also if the line begins with a bracket.
+
+    The next line may come much later, because a person may be typing.
+    """
     lines = [(1, OBJECT), (2, PAIR_OF_SPACY), None, (3, PAIR_OF_SPACY), None, (4, TOKENS)]
     records = json_lines.records('x.jsonl', iter(lines))
     assert [entry and entry[0] for entry in records] == [1, 2, None, 3, None, 4]

@@ -1,4 +1,7 @@
-"""Conversion of text of which a part is tagged: what each format says of that, and what it has no place for."""
+"""Tests the conversion of partially annotated text.
+
+The tests check how each format marks unannotated parts, and the remarks about formats that cannot mark them.
+"""
 
 import json
 
@@ -31,7 +34,7 @@ def test_partly_judged_what_is_judged_goes_from_spans_to_tags(spans, tmp_path):
     cells = [line.split('\t') for line in run(spans, tmp_path / 'x.conllu').splitlines() if line[:1].isdigit()]
     assert [cell[9] for cell in cells] == ['NER=B-PER', 'NER=E-PER', '_', '_', 'NER=?', 'NER=?']
     assert '\tXX\n' in run(spans, tmp_path / 'y.tsv', '--unknown-tag', 'XX')
-    # In BIO the tag behind a span says where it ends, so that this is lost.
+    # BIO marks the end of a span by the next tag. Here the next tag is unknown, so the end of the span is lost.
     assert [line.split('\t')[1] for line in run(spans, tmp_path / 'z.tsv', '--scheme', 'BIO').splitlines() if line] == [
         'B-PER', 'I-PER', 'O', 'O', '?', '?']
 

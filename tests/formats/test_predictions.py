@@ -1,4 +1,4 @@
-"""What a tagger has written stays a prediction in the tools of annotators, and ids and other fields stay as they are.
+"""Checks that the output of a tagger stays a prediction in annotation tools, and that ids and other fields are kept.
 
 The exports have the layout of Label Studio 1.13 (JSON), doccano 1.8 (JSONL) and Prodigy 1.11 (db-out).
 """
@@ -53,7 +53,7 @@ LINES = {'id': 'x1', 'source': {'page': 3}, 'tokens': TEXT.split(), 'tags': ['O'
 
 @pytest.fixture
 def call(capfd, tmp_path, monkeypatch):
-    """A command in this process, in an empty folder: its lines on standard error."""
+    """Runs a command in this process, in an empty folder, and returns its lines on standard error."""
     monkeypatch.chdir(tmp_path)
 
     def run(command, *arguments, status=0):
@@ -64,7 +64,10 @@ def call(capfd, tmp_path, monkeypatch):
 
 
 def write(name, *records):
-    """A file of JSON: an array if its name ends in .json, as Label Studio exports it, otherwise a record a line."""
+    """Writes a JSON file.
+
+    A name in .json gives an array, as Label Studio exports it. Any other name gives one record per line.
+    """
     with open(name, 'w', encoding='utf-8') as file:
         file.write(json.dumps(records, indent=2) if name.endswith('.json') else ''.join(
             json.dumps(record) + '\n' for record in records))
@@ -82,7 +85,7 @@ def regions(entry):
 
 
 def spans(sentence):
-    """(start, end, type) of what a model says of TEXT, by its tokens."""
+    """Returns the predicted spans of TEXT as (start, end, type), in characters."""
     starts = [0, 3, 7, 11, 14]
     return [(starts[span.first], starts[span.last] + len(TEXT.split()[span.last]), span.type)
             for span in sentence.spans]
@@ -122,14 +125,17 @@ def test_predictions_what_infer_writes_is_a_prediction(call, run, tagged, option
     call(convert, 'out.jsonl', 'd.jsonl', '--to', 'doccano')
     record, = read('d.jsonl')
     assert record['model_version'] == version and record['label'] == list(map(list, spans(tagged)))
-    write('exported.jsonl', {'id': 1, **record, 'Comments': []})             # as doccano exports what people confirmed
+    write('exported.jsonl', {'id': 1, **record, 'Comments': []})  # as doccano exports annotations
     for name, kind in (('d.jsonl', 'predictions'), ('exported.jsonl', 'annotations')):
         call(convert, name, 'again.json', '--to', 'label-studio')
         assert [kind in one for one in read('again.json')] == [True]
 
 
 def test_predictions_tagged_by_a_version_that_did_not_name_the_model(call):
-    """Confidences, or entities with the indices of their tokens, show what a tagger has written."""
+    """Checks that output of versions that did not record the model version is read as predictions.
+
+    Confidences, or entities with token indices, show that a tagger wrote a record.
+    """
     entity = {'type': 'PER', 'text': 'Xan', 'first': 0, 'last': 0, 'start': 0, 'end': 3}
     machine = {'text': 'Xan', 'tokens': ['Xan'], 'tags': ['B-PER'], 'entities': [entity]}
     people = [{'text': 'Xan', 'tokens': ['Xan'], 'tags': ['B-PER'], **more}
@@ -144,7 +150,7 @@ def test_predictions_tagged_by_a_version_that_did_not_name_the_model(call):
 
 
 def test_predictions_an_export_of_label_studio_is_read_by_its_annotations(call):
-    """Neither predictions nor cancelled annotations are gold."""
+    """Checks that only annotations that were not cancelled become gold tags; predictions do not."""
     write('in.json', ANNOTATED, WAITING)
     lines = call(convert, 'in.json', 'out.jsonl', '--to', 'tokens')
     assert read('out.jsonl') == [{'id': 7, 'meta': {'batch': 'b2'}, 'doc': 4, 'text': TEXT, 'tokens': TEXT.split(),
@@ -158,7 +164,7 @@ ANNOTATED_LINES = len(json.dumps(ANNOTATED, indent=2).splitlines()) + 2
 
 
 def test_predictions_a_task_goes_through_convert(call):
-    """Everything stays but the cancelled annotation."""
+    """Checks that conversion to Label Studio keeps a task unchanged, except for the cancelled annotation."""
     write('in.json', ANNOTATED)
     call(convert, 'in.json', 'out.json', '--to', 'label-studio')
     one, = read('out.json')
@@ -172,7 +178,10 @@ def test_predictions_a_task_goes_through_convert(call):
 
 
 def test_predictions_other_names_and_types_of_results(call):
-    """Those of the input are copied, also to tasks that have none; options win."""
+    """Checks the names and the type of results for Label Studio.
+
+    They are copied from the input, also to tasks without results. Options override the input.
+    """
     names = {'from_name': 'l', 'to_name': 't', 'type': 'hypertextlabels'}
     write('in.json', task(1, [annotation(1)]), task(2, [annotation(2, region(3, 10, 'PER', **names))]))
     for options, expected in (((), names), (('--from-name', 'x', '--label-type', 'labels'),
@@ -190,7 +199,10 @@ def test_predictions_other_names_and_types_of_results(call):
     (DOCCANO, {'id': 7, 'url': 'a/b', 'Comments': []}), (PRODIGY, {'meta': {'source': 'news'}}),
     (LINES, {'id': 'x1', 'source': {'page': 3}}), (ANNOTATED, {'id': 7, 'meta': {'batch': 'b2'}, 'doc': 4})])
 def test_predictions_ids_and_other_fields_go_through_convert(call, record, kept):
-    """To each format of JSON and to Label Studio from there, where "data" has them."""
+    """Checks that ids and other fields are kept in each JSON format.
+
+    The same fields are kept in a second conversion, to Label Studio, where "data" holds them.
+    """
     write('in.json', record)
     for kind in ('doccano', 'prodigy', 'tokens'):
         call(convert, 'in.json', f'{kind}.jsonl', '--to', kind, '--splitter', 'blanks')
@@ -221,7 +233,10 @@ def test_predictions_what_has_no_place_for_other_fields_says_so(call):
 
 @pytest.mark.parametrize('record', [ANNOTATED, WAITING, DOCCANO, PRODIGY, LINES])
 def test_predictions_exports_are_tagged_and_keep_their_fields(call, run, tagged, record):
-    """In their tool's JSON; what people have annotated stays beside the predictions."""
+    """Checks that infer.py tags exports of tools and keeps all other fields.
+
+    In Label Studio tasks, the annotations of people stay next to the predictions.
+    """
     write('in.json', record)
     call(infer, '--run', run, '--input', 'in.json', '--format', 'json', '--output', 'out.jsonl')
     found, = read('out.jsonl')
@@ -239,7 +254,10 @@ def test_predictions_exports_are_tagged_and_keep_their_fields(call, run, tagged,
 
 
 def test_predictions_tagged_again_by_the_same_model(call, run):
-    """Its earlier prediction is replaced, and nothing of another tagger's output stays."""
+    """Checks that a model replaces its own earlier prediction and keeps the predictions of other models.
+
+    For JSON from infer.py, no field of the earlier output remains.
+    """
     write('in.json', ANNOTATED)
     for _ in range(2):
         call(infer, '--run', run, '--input', 'in.json', '--format', 'json', '--output', 'out.jsonl')
@@ -278,7 +296,7 @@ def test_predictions_suggestions_are_predictions_with_the_fields_of_their_record
     assert record.get('id') in (None, found.get('id'), one['id'] if kind == 'label-studio' else None)
     assert record.get('data', {}).get('doc') == found.get('doc') and record.get('url') == found.get('url')
     call(convert, 'out.json', 'again.json', '--to', 'label-studio', status=2 if (
-        kind == 'label-studio') else 0)                          # no annotation to be read yet
+        kind == 'label-studio') else 0)                          # the tasks have no annotation yet
     if kind != 'label-studio':
         assert regions(read('again.json')[0]['predictions'][0]) == spans(tagged)
 

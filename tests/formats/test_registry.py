@@ -1,4 +1,4 @@
-"""The table of formats: which format a name stands for, and a further format in one row."""
+"""Tests the table of formats: which format a file name stands for, and how to add a custom format."""
 
 import re
 
@@ -15,7 +15,7 @@ CORPUS = 'Ada/B-PER saw/O Rome/B-LOC\nBob/B-PER left/O\n' * 20
 
 
 def read_slashes(lines, name, reading):
-    """A sentence a line, in which each token has its tag after a slash."""
+    """Reads a custom format: one sentence per line, with a slash between each token and its tag."""
     for line in lines:
         pairs = [word.rpartition('/')[::2] for word in line[1].split()] if line else []
         if line and reading.with_gold and not all(token and tag for token, tag in pairs):
@@ -30,7 +30,7 @@ def slashes(sentence, look):
 
 @pytest.fixture
 def slash():
-    """A further format, for one test."""
+    """Registers the custom format for one test."""
     before = [list(names) for names in (registry.SOURCES, registry.TARGETS, registry.STREAMS, registry.OUTPUTS)]
     registry.register(Format('slash', ('.slash',), 'slash', read_slashes, line=slashes, holds=frozenset({'tags'})))
     yield

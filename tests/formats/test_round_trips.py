@@ -1,4 +1,4 @@
-"""From one format to another and back: what both can hold is the same afterwards."""
+"""Tests round trips between formats. Everything that both formats can hold must be unchanged."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,10 @@ TYPES = st.sampled_from(['PER', 'a-b', 'Ω'])
 
 @st.composite
 def marked(draw, spaces=(' ', '  ', '\n', '\t', '\r\n', ' \n\n ')):
-    """A text of words, and spans [start, end, type] of some of them, which don't overlap and stay within a line."""
+    """Draws a text of words, and spans [start, end, type] of some of the words.
+
+    The spans do not overlap, and no span crosses a line end.
+    """
     text, spans = draw(st.sampled_from(['', ' '])), []
     for word in draw(st.lists(WORDS, min_size=1, max_size=6)):
         start = len(text)
@@ -35,7 +38,7 @@ def marked(draw, spaces=(' ', '  ', '\n', '\t', '\r\n', ' \n\n ')):
 
 @st.composite
 def tagged(draw):
-    """Tokens with tags in BIO."""
+    """Draws tokens with valid BIO tags."""
     rows = draw(st.lists(st.tuples(WORDS, st.one_of(st.none(), TYPES), st.booleans()), min_size=1, max_size=6))
     tags = []
     for _, kind, begins in rows:
@@ -45,7 +48,7 @@ def tagged(draw):
 
 
 class Converter:
-    """Runs the command in a folder of its own; each call makes another one."""
+    """Runs the convert command. Each call writes to a new folder."""
 
     def __init__(self, base, capfd):
         self.base, self.capfd, self.count = base, capfd, 0
@@ -78,7 +81,7 @@ def converter(base, capfd):
 
 
 def spans_of(path):
-    """[text, spans in order] of each line of doccano."""
+    """Returns [text, sorted spans] of each line of a doccano file."""
     rows = [json.loads(line) for line in Path(path).read_text(encoding='utf-8').split('\n') if line]
     return [[row['text'], sorted(row['label'])] for row in rows]
 
@@ -101,7 +104,10 @@ def test_round_trips_spans_go_and_come_back(kind, converter):
 
 
 def test_round_trips_spans_go_through_conllu_with_all_white_space(converter):
-    """Texts of nothing but a sentence's words, since there must be a word that white space stands beside."""
+    """Checks that all white space survives a round trip through CoNLL-U.
+
+    Each text has at least one word, because CoNLL-U stores white space with a word.
+    """
     @quick
     @given(rows=st.lists(marked(), min_size=1, max_size=3))
     def check(rows):
@@ -128,7 +134,10 @@ def test_round_trips_spans_in_texts_of_a_line_with_single_blanks_go_through_tags
 @pytest.mark.parametrize('kind', [*OF_TAGS, *OF_SPANS])
 @pytest.mark.parametrize('source', OF_TAGS)
 def test_round_trips_tags_go_and_come_back(source, kind, converter):
-    """Between all formats of tags, and through those of spans, whose text is the tokens joined by blanks."""
+    """Checks that tags survive a round trip between all formats of tags.
+
+    They also survive a round trip through formats of spans, where the text is the tokens joined by spaces.
+    """
     @settings(quick, max_examples=15)
     @given(rows=st.lists(tagged(), min_size=1, max_size=3))
     def check(rows):

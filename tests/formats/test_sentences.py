@@ -1,4 +1,4 @@
-"""What a tagger takes as sentences, and how it cuts many of them into chunks."""
+"""Tests which objects a tagger accepts as sentences, and how a long list of sentences is divided into chunks."""
 
 from ms_crf import Tagger
 from ms_crf.formats.lines import CHUNK, chunks
@@ -52,7 +52,7 @@ def test_sentences_a_sentence_too_long_for_a_graph_is_named(run, tmp_path):
 
 @pytest.mark.parametrize('size', [1, 30, 41, 70000])
 def test_sentences_chunks_are_cut_once(size):
-    """What one cut has made, another leaves as it is."""
+    """Checks the size of chunks, and that dividing a chunk again leaves it unchanged."""
     items = [['to'] * size] * 5000
     found = list(chunks(items[:5000 if size < 1000 else 3]))
     assert sum(found, []) == items[:5000 if size < 1000 else 3]

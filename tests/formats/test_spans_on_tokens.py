@@ -1,4 +1,7 @@
-"""How spans by character become tags of tokens: the rules, one by one and by a slow reading of them."""
+"""Tests how character spans become tags of tokens.
+
+The oracles are hand-written examples of each rule, and a slow implementation of all rules.
+"""
 
 import json
 
@@ -19,7 +22,7 @@ BLANKS = splitter_named('blanks')
 
 
 def tags(text, spans, **options):
-    """The tags of each sentence, and (kind, text) of each remark."""
+    """Returns the tags of each sentence and (kind, text) of each remark."""
     remarks = []
     document = Document(text, 'x.jsonl', 1, [Span(kind, start, end, line=1) for start, end, kind in spans])
     sentences = tagged(document, BLANKS, remarks.append, **options)
@@ -32,7 +35,7 @@ def tags(text, spans, **options):
     ('Lisbon.', [(0, 6, 'LOC')], ['B-LOC'], [('grown', 'Lisbon')]),
     ('pre-Lisbon-day x', [(4, 10, 'LOC')], ['B-LOC O'], [('grown', 'Lisbon')]),
     ('New York x', [(2, 6, 'LOC')], ['B-LOC I-LOC O'], [('grown', 'w Yo')]),
-    ('a Ada b', [(1, 6, 'PER')], ['O B-PER O'], []),                       # white space at its ends is none of it
+    ('a Ada b', [(1, 6, 'PER')], ['O B-PER O'], []),  # white space at the ends of a span is ignored
     ('University of Lisbon', [(14, 20, 'LOC'), (0, 20, 'ORG')], ['B-ORG I-ORG I-ORG'], [('overlap', 'Lisbon')]),
     ('a b c', [(0, 3, 'X'), (2, 5, 'Y')], ['B-X I-X O'], [('overlap', 'b c')]),
     ('a b', [(0, 1, 'X'), (0, 1, 'Y'), (0, 1, 'X')], ['B-X O'], [('overlap', 'a'), ('overlap', 'a')]),
@@ -59,7 +62,10 @@ def test_spans_on_tokens_schemes():
 @given(text=st.text('ab \n', max_size=30), places=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30),
                                                                     st.sampled_from('XY')), max_size=6))
 def test_spans_on_tokens_the_rules_read_slowly(text, places):
-    """Every token of every span, marked by character: longest first, whole tokens, none twice."""
+    """Compares the tags with a slow implementation that marks each character of each span.
+
+    Long spans come first, a span covers whole tokens, and no token belongs to two spans.
+    """
     spans = [(min(a, b), max(a, b), kind) for a, b, kind in places if max(a, b) <= len(text)]
     owner = [None] * len(text)
     words, start = [], None
@@ -101,7 +107,7 @@ def test_spans_on_tokens_tags_become_spans_that_become_the_same_tags(text, cuts)
 
 
 def test_spans_on_tokens_a_corpus_says_what_it_does_not_keep(tmp_path):
-    """In lines like those about tags that break their scheme: the count of each kind, and the first."""
+    """Checks that loading a corpus reports each kind of changed span once, with the count and the first span."""
     path = tmp_path / 'train.jsonl'
     rows = [('Lisbon.', [[0, 6, 'LOC']]), ('in Porto, Faro.', [[3, 8, 'LOC'], [10, 14, 'LOC'], [3, 5, 'X']])]
     path.write_text('\n'.join(json.dumps({'text': text, 'entities': spans}) for text, spans in rows))

@@ -1,4 +1,7 @@
-"""What can hardly be tags is refused before it is learned, and tag sets of all sizes are not."""
+"""Tests the check of the tag column before training.
+
+Columns that are probably not tags are rejected. Tag sets of all sizes pass.
+"""
 
 import random
 
@@ -16,7 +19,7 @@ LETTERS = 'etaoinshrdlcumwfgypbvkjxqz'
 
 
 def words(rng, count, kinds=20_000):
-    """Words as texts have them: the n-th most frequent one with a probability of about 1 / n."""
+    """Returns random words by Zipf's law: the n-th most frequent word has a probability of about 1 / n."""
     numbers = [int(kinds ** rng.random()) for _ in range(count)]
     return [LETTERS[number % 26] + LETTERS[number // 26 % 26] + LETTERS[number // 676 % 26] + 'e' * (number // 17_576)
             for number in numbers]
@@ -27,12 +30,12 @@ def sentences(rng, count):
 
 
 def rows(table):
-    """Columns of sentences: a row a line, an empty line after each sentence."""
+    """Returns the text of a column file: one row per line, and an empty line after each sentence."""
     return '\n'.join(''.join(f'{row}\n' for row in sentence) for sentence in table) + '\n'
 
 
 def tagged(rng, count, kinds, separator='\t'):
-    """Sentences whose tags are drawn by Zipf's law too, a word having few of them."""
+    """Returns a column file whose tags also follow Zipf's law; each word has only a few different tags."""
     names = [f'{LETTERS[kind % 26].upper()}{kind}' for kind in range(kinds)]
 
     def tag(word):
@@ -79,7 +82,7 @@ def test_tag_columns_real_corpora_pass(path):
         fine = [sentence.replace(tags=[f'{tag}|{token[-1:]}' for token, tag in zip(sentence.tokens, sentence.tags)])
                 for sentence in sample]
         if 'zh-' not in path.parent.name:
-            check_tag_column(path, fine)                         # about 500 kinds of tags
+            check_tag_column(path, fine)                         # about 500 different tags
         if size > 3 and '-seg' not in path.parent.name:
             swapped = [sentence.replace(tokens=sentence.tags, tags=sentence.tokens) for sentence in sample]
             with pytest.raises(CorpusError, match='expected a tag for each token, got [0-9,]+ different values in'):

@@ -1,4 +1,7 @@
-"""Halves of surrogate pairs, which strings of JSON may hold and UTF-8 can not: in words of a training, and in tags."""
+"""Tests unpaired surrogates in training words and in tags.
+
+JSON strings may hold unpaired surrogates, but UTF-8 cannot encode them.
+"""
 
 import json
 
@@ -29,7 +32,10 @@ def trained(tmp_path_factory):
 
 
 def test_half_pairs_words_with_halves_are_learned_and_tagged(trained):
-    """The record of the words is UTF-8 and JSON; that the words are known is seen by their tags."""
+    """Checks that a model learns words with unpaired surrogates, and that vocab.json is valid UTF-8 and JSON.
+
+    The predicted tags show that the model knows the words.
+    """
     folder, _ = trained
     assert {HALF, OTHER} < set(json.loads((folder / 'vocab.json').read_bytes().decode())['words'])
     tagger = Tagger.load(folder)
@@ -59,7 +65,7 @@ def test_half_pairs_a_vocabulary_of_words_and_characters_comes_back(tmp_path):
 @pytest.mark.parametrize('record', [
     {'tokens': ['a', 'b'], 'tags': ['O', 'B-P\ud800']}, {'text': 'a b', 'label': [[0, 1, 'P\ud800']]}])
 def test_half_pairs_a_tag_with_a_half_is_refused_with_its_line(trained, tmp_path, capsys, record):
-    """It stands in tables and column files."""
+    """Checks that such a tag is rejected with its line, because score tables and column files must be UTF-8."""
     folder, _ = trained
     corpus = write(tmp_path / 'odd.jsonl', {'tokens': ['a'], 'tags': ['B-P']}, record)
     message = f"{corpus}:2: expected tags that UTF-8 can hold, got an unpaired surrogate in '"

@@ -1,4 +1,7 @@
-"""Options: what is given, what it needs, its bounds; from the command line, from a file, from a record."""
+"""Tests training options: bounds, required combinations, and options without effect.
+
+Options come from the command line, from a file of options, or from the record of a run.
+"""
 
 import argparse
 import importlib
@@ -26,7 +29,7 @@ def refused(arguments):
     return text
 
 
-# What does nothing beside the others, and what it takes to do something.
+# Options without effect: the arguments, the reason in the message, and arguments that give the option an effect.
 IDLE = [
     ('--weight-decay 0.1', 'with --optimizer adam, only with adamw or sgd', '--optimizer adamw'),
     ('--momentum 0.9', 'with --optimizer adam, only with sgd', '--optimizer sgd'),
@@ -62,9 +65,9 @@ def test_options_an_option_that_does_nothing_is_refused(text, why, remedy, tmp_p
     given = text.split()
     name = next(word for word in reversed(given) if word.startswith('--'))
     assert refused(given) == f'{name.replace("--no-", "--")} has no effect {why}; omit it'
-    options_of(given + remedy.split())                           # the same with what it needs
+    options_of(given + remedy.split())                           # with the remedy, the option is accepted
     rest = given[:max(place for place, word in enumerate(given) if word == name)]
-    options_of(rest)                                             # and without it: defaults are never refused
+    options_of(rest)  # without the option, the rest is accepted: defaults are never rejected
     file, record = tmp_path / 'options.json', {}
     for place, word in enumerate(given):
         if word.startswith('--'):
@@ -143,7 +146,7 @@ def test_options_a_faulty_file_of_options(tmp_path, text, message):
     file = tmp_path / 'options.json'
     file.write_text(text)
     assert message in refused(['--config', str(file)])
-    file.write_bytes(b'\xef\xbb\xbf' + text.encode())            # as editors on Windows begin a file
+    file.write_bytes(b'\xef\xbb\xbf' + text.encode())  # with a byte order mark, as some editors on Windows write it
     assert message in refused(['--config', str(file)])
 
 
@@ -164,7 +167,10 @@ def test_options_from_a_file_and_the_command_line(tmp_path):
 
 
 def test_options_whole_numbers_become_floats_where_an_option_is_a_float():
-    """JSON and callers write 0 for 0.0, which some of MindSpore's operators do not take."""
+    """Checks that whole numbers become floats where an option is a float.
+
+    In JSON and in Python, users may write 0 instead of 0.0. Some operators of MindSpore do not accept an integer.
+    """
     options = Options(**{entry.name: 1 for entry in fields(Options) if entry.type is float})
     assert {type(getattr(options, entry.name)) for entry in fields(Options) if entry.type is float} == {float}
     assert type(Options(hidden=1).hidden) is int
@@ -173,7 +179,7 @@ def test_options_whole_numbers_become_floats_where_an_option_is_a_float():
 def test_options_the_sample_is_not_mixed_with_other_corpora(tmp_path):
     assert options_of(['--train', 'x.tsv', '--dev', 'y.tsv']).test == ''
     assert options_of([]).test == str(ROOT / 'data' / 'test.tsv')
-    # What is given counts as given, also where it equals the default.
+    # An option counts as set by the user even if its value equals the default.
     options = options_of(['--train', 'x.tsv', '--dev', 'data/dev.tsv', '--test', 'data/test.tsv'])
     assert (options.dev, options.test) == ('data/dev.tsv', 'data/test.tsv')
     file = tmp_path / 'options.json'
@@ -213,7 +219,7 @@ def test_options_help_shows_groups_and_defaults(capsys):
     text = ' '.join(capsys.readouterr().out.split())
     for name, value in Options().to_json().items():
         assert f'--{dashed(name)}' in text
-        of_sample = name in ('train', 'dev', 'test')             # whose paths depend on where the package is
+        of_sample = name in ('train', 'dev', 'test')             # these paths depend on the folder of the package
         assert value in ('', None) or of_sample or f'(default: {value})' in text, name
     assert text.count('sample corpus') == 4 and str(ROOT) not in text
     assert '(default: None)' not in text and 'default: 40, or as many' in text
@@ -235,7 +241,10 @@ def test_options_commands_as_modules(name):
 
 @pytest.mark.parametrize('verb', console.VERBS)
 def test_options_each_default_is_shown_once(verb):
-    """By the parsers' own formatters; compare shows options of trainings, whose defaults it does not use."""
+    """Checks that the help of each command shows each default once; the parser formats the help.
+
+    `compare` also lists training options whose defaults it does not use. The help of these options may have no default.
+    """
     made = importlib.import_module(f'ms_crf.cli.{verb.replace("-", "_")}').parser()
     for action in made._actions:
         if action.help in (None, argparse.SUPPRESS):

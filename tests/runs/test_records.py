@@ -1,4 +1,4 @@
-"""Records of a run directory that hold what can't be: one line each."""
+"""Tests run directories whose records hold invalid values: each gives an error message of one line."""
 
 import json
 import shutil

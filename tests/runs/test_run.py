@@ -1,4 +1,7 @@
-"""`SavedRun` and `open_model`: each record is read once in a command, and an opened run knows its model."""
+"""Tests `SavedRun` and `open_model`.
+
+A command reads each record of a run once, and an opened run knows its model type.
+"""
 
 import os
 import subprocess
@@ -17,7 +20,7 @@ from support.paths import ROOT
 from support.runs import make_run
 
 RECORDS = ('config.json', 'vocab.json', 'checksums.json')
-#: notes each record that a process opens, by the number of the process; loaded by Python when it starts
+#: a module that Python loads at startup; it logs each record that a process opens, with the process id
 NOTES = """
 import os, sys
 notes = os.open(os.environ['NOTES'], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -35,7 +38,10 @@ def run(tmp_path_factory):
 
 @pytest.fixture
 def noted(run, tmp_path):
-    """The environment of a process that notes what it opens, and a function that counts the records by process."""
+    """Returns an environment in which processes log the records they open, and a function that counts the records.
+
+    The function returns one counter per process.
+    """
     (tmp_path / 'site').mkdir()
     (tmp_path / 'site' / 'sitecustomize.py').write_text(NOTES)
     environment = {**os.environ, 'NOTES': str(tmp_path / 'notes'), 'RUN': str(run),

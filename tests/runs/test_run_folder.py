@@ -1,4 +1,7 @@
-"""The files of a run directory: damaged, cut off while they are written, edited, and asked for by two at once."""
+"""Tests the files of a run directory when they are damaged or edited, or when a process is killed while it saves.
+
+Other tests use one run directory from two processes.
+"""
 
 import errno
 import json
@@ -45,7 +48,7 @@ def test_run_folder_a_bit_that_flips_is_noticed(undisturbed, tmp_path, name, rea
         damaged[bit // 8] ^= 1 << bit % 8
         (tmp_path / 'run' / name).write_bytes(damaged)
         if name == 'checksums.json' and json_of(damaged) == json_of(whole):
-            continue                             # a line end that became another blank
+            continue                             # only white space changed, so the JSON has the same value
         with pytest.raises(CorpusError, match='damaged|expected JSON'):
             read(tmp_path / 'run')
 
@@ -110,7 +113,10 @@ def test_run_folder_a_run_without_checksums_is_read_and_gets_them_when_it_is_wri
 
 
 def test_run_folder_a_reader_whose_file_is_replaced_meanwhile(hmm, monkeypatch):
-    """A training goes on between the moment the checksums are read and the moment the file is."""
+    """Checks that a file may be replaced after its checksum was read and before the file is read.
+
+    This happens when a training saves while another process reads the run.
+    """
     real = checksums.file_digest
 
     def replaced(path, name=None):
@@ -221,17 +227,23 @@ at_every_step(overwrite, look)
 @pytest.mark.parametrize('program,steps', [
     (SAVING, 10), pytest.param(TAKING, 20, marks=pytest.mark.slow)])
 def test_run_folder_killed_at_any_step_a_run_is_whole(hmm, tmp_path, program, steps):
-    """While files are saved, and while a run replaces another."""
+    """Checks that a run is complete after a process was killed at any step.
+
+    The process saves files, or replaces one run by another.
+    """
     result = subprocess.run([sys.executable, '-c', program, str(hmm), str(tmp_path / 'top')], cwd=ROOT,
                             capture_output=True, text=True, timeout=100)
     assert (result.returncode, result.stderr) == (0, '')
     assert int(result.stdout) > steps
 
 
-# Locks, and runs that replace others
+# Locks, and runs that replace other runs
 
 def test_run_folder_one_training_at_a_time(hmm, corpora, capsys):
-    """Who reads goes on; the lock ends with whoever holds it."""
+    """Checks that a second training in the same run directory is rejected, and that reading still works.
+
+    The lock ends with the process that holds it.
+    """
     arguments = ['--model', 'hmm', *files(corpora), '--save', str(hmm), '--overwrite']
     before = contents(hmm)
     program = (f'import sys; from ms_crf.runs.directory import Lock; lock = Lock({str(hmm)!r}); print("held")\n'
@@ -323,7 +335,10 @@ def test_run_folder_the_newest_run_is_none_that_has_no_place_yet(hmm, tmp_path):
 
 
 def test_run_folder_a_run_can_not_name_a_program_to_import(hmm, tmp_path, monkeypatch):
-    """Only --plugin of the user runs code; the kind of model in config.json is one of a list."""
+    """Checks that a name in config.json never imports code.
+
+    Only the --plugin option of the user runs code. The model type in config.json must be a registered name.
+    """
     (tmp_path / 'evil.py').write_text(f'open({str(tmp_path / "ran")!r}, "w")\n')
     monkeypatch.syspath_prepend(tmp_path)
     config = SavedRun.open(hmm).config

@@ -1,4 +1,4 @@
-"""One tagger for several threads, several taggers in one process, and taggers for other processes."""
+"""Tests taggers that threads share, several taggers in one process, and taggers that are sent to other processes."""
 
 import copy
 import os
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope='module')
 def folder(run_of, exported, tmp_path_factory):
-    """With a run, and graphs of it for any shape and for one shape."""
+    """Returns a folder with a run, and with exported graphs of the run for any shape and for one shape."""
     folder = tmp_path_factory.mktemp('shared')
     shutil.copytree(run_of(), folder / 'run')
     for name, static in (('any', None), ('static', (4, 16))):
@@ -35,7 +35,7 @@ def folder(run_of, exported, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def texts():
-    """What each of four threads tags, call by call."""
+    """Returns the sentences of each call of `tag`, for each of four threads."""
     rng = random.Random(0)
     return [[[rng.choices(WORDS, k=rng.randint(1, 16)) for _ in range(rng.randint(1, 9))] for _ in range(20)]
             for _ in range(4)]
@@ -46,7 +46,7 @@ def tags_of(tagger, sentences):
 
 
 def at_once(taggers, texts):
-    """What threads find that begin together, each with its own tagger and texts."""
+    """Returns the tags from threads that start together; each thread has a tagger and its own sentences."""
     barrier = Barrier(len(taggers), timeout=60)
 
     def work(tagger, calls):
@@ -59,7 +59,7 @@ def at_once(taggers, texts):
 
 @pytest.fixture(scope='module')
 def expected(folder, texts):
-    """By a tagger of its own, one call after the other."""
+    """Returns the expected tags, from one tagger that gets one call after another."""
     tagger = Tagger.load(folder / 'run')
     return [[tags_of(tagger, sentences) for sentences in calls] for calls in texts]
 
@@ -70,7 +70,10 @@ def test_sharing_four_threads_share_a_tagger(folder, texts, expected, name):
 
 
 def test_sharing_threads_with_a_tagger_each(folder, texts, expected, capfd):
-    """Each thread has loaded its own; one tagger was loaded here."""
+    """Checks several taggers at once: three were loaded in threads, and one in the main thread.
+
+    Standard error must still work afterwards.
+    """
     with ThreadPoolExecutor(3) as pool:
         taggers = list(pool.map(Tagger.load, [folder / 'any.mindir', folder / 'run', folder / 'static.mindir']))
     taggers.append(Tagger.load(folder / 'any.mindir'))
@@ -93,7 +96,7 @@ def test_sharing_copies(folder, texts, expected, name, monkeypatch):
     tagger = Tagger.load(name)
     assert tags_of(copy.deepcopy(tagger), texts[0][0]) == expected[0][0]
     pickled = pickle.dumps(tagger)
-    monkeypatch.chdir(ROOT)                                      # the name it was loaded by is not its place
+    monkeypatch.chdir(ROOT)  # in another folder, the relative path of the run no longer exists
     assert tags_of(pickle.loads(pickled), texts[0][0]) == expected[0][0]
     with pytest.raises(TypeError, match='made without it'):
         pickle.dumps(Tagger(tagger.decoder, tagger.scheme, tagger.file_scheme))

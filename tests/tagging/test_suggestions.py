@@ -1,4 +1,7 @@
-"""Which sentences are chosen: beside a plain loop over all pairs, with sets of word n-grams."""
+"""Tests which sentences are suggested for annotation.
+
+The oracle is a plain loop over all pairs of sentences, with sets of word n-grams.
+"""
 
 import random
 
@@ -9,7 +12,7 @@ import pytest
 
 
 def jaccard(one, other, size):
-    """What two sentences share of their n-grams, as fractions of all that are in either."""
+    """Returns the Jaccard similarity of the word n-grams of two sentences."""
     sets = [{' '.join(words).lower() for words in zip(*(tokens[first:] for first in range(size)))} or
             {' '.join(tokens).lower()} for tokens in (one, other)]
     return len(sets[0] & sets[1]) / len(sets[0] | sets[1])
@@ -45,7 +48,7 @@ def test_suggestions_the_best_are_chosen_of_which_no_two_are_alike(size, thresho
 
 
 def test_suggestions_a_sentence_is_near_another_above_the_threshold_not_at_it():
-    """a b c and a b d share one of three pairs of words."""
+    """Checks the threshold with "a b c" and "a b d", which share one of three word pairs."""
     third = 1 / 3
     assert not DuplicateIndex(2, third, ['abc']).near('abd') and DuplicateIndex(2, third - 0.01, ['abc']).near('abd')
     assert DuplicateIndex(2, 0.99, ['ABC']).near('abc') and not DuplicateIndex(2, 0.99, ['ABC']).same('abc')
@@ -61,7 +64,10 @@ def test_suggestions_what_is_left_out_is_counted():
 
 
 def test_suggestions_no_more_are_held_than_it_takes():
-    """A thousand copies of a good sentence with one other word don't drive the others out."""
+    """Checks that the pool holds few candidates, and still finds the best sentences.
+
+    A thousand near-duplicates of a sentence with a high score must not displace all other sentences.
+    """
     stream = [candidate(0.9 + number / 1e6, *'abcdefgh', str(number)) for number in range(1000)]
     others = [candidate(number / 1000, *(f'{letter}{number}' for letter in 'xyz')) for number in range(500)]
     random.Random(1).shuffle(others)

@@ -1,4 +1,4 @@
-"""The function `tag` in a program: what it takes and returns where there is no command line."""
+"""Tests the function `tag` in a program: its arguments, its results and its error messages."""
 
 import io
 import json
@@ -15,7 +15,7 @@ LINES = ['of Xan  Yel', '', 'to\tof Xor Yan', 'of']
 
 
 class Notes:
-    """A watcher that keeps what it is told."""
+    """A watcher that stores all lines and all progress that it receives."""
 
     def __init__(self):
         self.lines, self.done = [], []

@@ -1,4 +1,7 @@
-"""`Tagger` and exported graphs: tags and confidences beside every path of small sentences, and one beside the other."""
+"""Tests `Tagger` and exported graphs.
+
+The oracle for tags and confidences is the enumeration of all paths of short sentences. Runs and graphs must agree.
+"""
 
 import hashlib
 import json
@@ -27,13 +30,13 @@ SIMPLE = {'head': 'softmax'}               # a network whose graph is exported i
 
 
 def check_beside_enumeration(tagged, row, names, written=list):
-    """Tags and confidences next to all paths of a sentence.
+    """Compares tags and confidences with the enumeration of all paths of a sentence.
 
     Args:
-        tagged: what a tagger returned.
-        row: all paths.
-        names: of the tags of the model.
-        written: a function that writes tags of the model in the scheme of the tagger.
+        tagged: the result of a tagger.
+        row: all paths of the sentence, with their scores.
+        names: the tags of the model, by index.
+        written: a function that converts tags of the model to the scheme of the tagger.
     """
     weights = np.exp(row.scores - row.log_normalizer())
     best = row.best()
@@ -66,24 +69,24 @@ def test_tagger_confidences_are_posteriors(run_of, scheme, options):
         assert tagged.alternatives[0].tags == tagged.tags
 
 
-WRITTEN = {'B': 'B', 'S': 'B', 'I': 'I', 'E': 'I'}         # the prefixes of BIO for those of BIOES
+WRITTEN = {'B': 'B', 'S': 'B', 'I': 'I', 'E': 'I'}         # from prefixes of BIOES to prefixes of BIO
 
 
 def written(tags):
-    """Tags in BIOES as BIO has them."""
+    """Converts tags from BIOES to BIO."""
     return [tag if tag == 'O' else f'{WRITTEN[tag[0]]}{tag[1:]}' for tag in tags]
 
 
 @pytest.fixture(scope='module')
 def run_in_two_schemes(run_of, tmp_path_factory):
-    """A run whose model is in BIOES and whose tags are to be in BIO."""
+    """Returns a run whose model predicts BIOES, and whose tags are returned in BIO."""
     run = shutil.copytree(run_of('BIOES', char='none', bigrams=True), tmp_path_factory.mktemp('schemes') / 'run')
     records.write_json(run / 'config.json', {**SavedRun.open(run).config, 'written_scheme': 'BIO'})
     return run
 
 
 def test_tagger_tags_come_out_in_the_scheme_that_the_run_names(run_of, run_in_two_schemes):
-    """The spans and confidences are the same in BIO as in the BIOES of the model."""
+    """Checks that spans and confidences in BIO are the same as in the model's BIOES."""
     model, tagger = Tagger.load(run_of('BIOES', char='none', bigrams=True)), Tagger.load(run_in_two_schemes)
     assert (tagger.scheme, tagger.model_scheme, model.scheme) == ('BIO', 'BIOES', 'BIOES')
     assert sorted(tagger.tags) == ['B-X', 'I-X', 'O']
@@ -110,7 +113,10 @@ def test_tagger_no_more_taggings_than_there_are(run_of):
 @pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
 @pytest.mark.parametrize('most', [GATES_BYTES, 1])
 def test_tagger_gates_of_forms_that_are_computed_beforehand(run_of, monkeypatch, most):
-    """As in much text; without room for them, as in little."""
+    """Checks tags and confidences when the LSTM gates of distinct word forms are computed in advance.
+
+    The network does this for long input if the gates fit into memory. In the second case, the memory is too small.
+    """
     run = run_of()
     monkeypatch.setattr('ms_crf.models.words.network.GATES_FORMS', (1, 8))
     monkeypatch.setattr('ms_crf.models.words.network.GATES_BYTES', most)
@@ -156,7 +162,7 @@ def test_tagger_faults_of_nbest(run_of, n):
 
 @pytest.mark.slow
 def test_tagger_confidences_of_a_graph_and_its_scheme(run_in_two_schemes, exported):
-    """Of a model in BIOES whose tags are to be in BIO."""
+    """Checks an exported graph of a model in BIOES whose tags are returned in BIO, against all paths."""
     tagger = Tagger.load(exported(run_in_two_schemes, 'confidences'))
     assert (tagger.scheme, tagger.model_scheme) == ('BIO', 'BIOES')
     for tagged, row in zip(tagger.tag(SENTENCES), rows_of(run_in_two_schemes, 'BIOES')):
@@ -175,7 +181,7 @@ def test_tagger_confidences_of_a_softmax_head(run_of):
         assert [other.confidence for other in tagged.alternatives] == pytest.approx(
             np.exp(row.ranked() - row.log_normalizer())[:2], rel=1e-4)
         for span in tagged.spans:
-            # Of all paths with these tags there, those that go on with the span are not counted.
+            # Sum over all paths with these tags in the span, except paths that continue the span after its end.
             path = [TAGS['BIO'].index(tag) for tag in tagged.tags]
             same = (row.paths[:, span.first:span.last + 1] == path[span.first:span.last + 1]).all(1)
             if span.last + 1 < row.length:
@@ -185,7 +191,7 @@ def test_tagger_confidences_of_a_softmax_head(run_of):
 
 @pytest.fixture(scope='module')
 def many():
-    """Sentences of many lengths, some of them long, some empty."""
+    """Returns sentences of many lengths; some are long and some are empty."""
     rng = random.Random(0)
     words = WORDS + ['a' * 40, 'new', 'Xanadu', '1990', '中']
     lengths = [0, 1, 2, 3, 5, 16, 17, 24, 25, 33, 64, 100, 150] * 6 + [300]
@@ -210,13 +216,16 @@ def test_tagger_run_and_graph_give_the_same_tags(run_of, exported, many, options
         expected = [tags for tags in expected if len(tags) <= 30]
         many = [tokens for tokens in many if len(tokens) <= 30]
     assert [tagged.tags for tagged in tagger.tag(many)] == expected
-    for size in (1, 3, 50):                                      # batches of other sizes
+    for size in (1, 3, 50):                                      # other batch sizes
         assert [tagged.tags for tagged in tagger.tag(many[:size])] == expected[:size]
 
 
 @pytest.mark.slow
 def test_tagger_a_graph_run_by_hand_from_its_record(run_of, exported):
-    """As a server would: nothing but the two files, MindSpore, and ids looked up in the record's lists."""
+    """Checks that an exported graph and its JSON record are sufficient to tag with MindSpore alone.
+
+    The test looks up ids in the lists of the record. The oracle is the tagger of the run.
+    """
     path = exported(run_of())
     record = json.loads(path.with_suffix('.json').read_text())
     assert [entry['name'] for entry in record['inputs']] == ['words', 'spellings', 'places', 'lengths']
@@ -261,7 +270,7 @@ def test_tagger_faults_of_sentences(run_of, sentences, error, message):
 
 @pytest.fixture
 def graph(run_of, exported, tmp_path):
-    """A folder with a graph and its record."""
+    """Returns a folder with an exported graph and its JSON record."""
     return shutil.copytree(exported(run_of(**SIMPLE)).parent, tmp_path, dirs_exist_ok=True)
 
 
@@ -304,7 +313,7 @@ def other_bytes(data):
 ])
 def test_tagger_damaged_runs(tmp_path, name, change, message, capfd):
     file = make_run(tmp_path / 'run') / name
-    (tmp_path / 'run' / 'checksums.json').unlink()               # as earlier versions made it
+    (tmp_path / 'run' / 'checksums.json').unlink()               # like a run of an earlier version
     if change is None:
         file.unlink()
     else:
@@ -338,7 +347,7 @@ def test_tagger_damaged_graphs(graph, name, change, message):
     ('sha256', 'x', 'got another or a damaged graph')])
 def test_tagger_records_that_were_changed(graph, key, value, message):
     record = json.loads((graph / 'a.json').read_text())
-    del record['record_sha256']                  # as an earlier version wrote it
+    del record['record_sha256']                  # like a record of an earlier version
     (graph / 'a.json').write_text(json.dumps({**record, key: value}))
     with pytest.raises(CorpusError) as raised:
         Tagger.load(graph / 'a.mindir')
@@ -346,7 +355,7 @@ def test_tagger_records_that_were_changed(graph, key, value, message):
 
 
 def test_tagger_a_graph_that_is_none(graph, capfd):
-    """Bytes of something else, with a record that says that they belong to it."""
+    """Checks a file that is not a graph, with a record that holds the correct checksum of the file."""
     record = json.loads((graph / 'a.json').read_text())
     (graph / 'a.mindir').write_bytes(b'no graph' * 100)
     del record['record_sha256']

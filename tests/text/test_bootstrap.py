@@ -1,4 +1,7 @@
-"""Intervals and the paired test, beside sentences that are drawn and scored one by one in plain Python."""
+"""Tests bootstrap intervals and the paired bootstrap test.
+
+The oracle draws and scores sentences one by one in plain Python.
+"""
 
 import random
 
@@ -10,13 +13,13 @@ import pytest
 
 
 def f1(rows):
-    """Of (correct, predicted, gold) of sentences; None where there is neither."""
+    """Returns F1 of rows (correct, predicted, gold), or None if nothing is predicted and nothing is gold."""
     correct, predicted, gold = (sum(column) for column in zip(*rows))
     return 2 * correct / (predicted + gold) if predicted + gold else None
 
 
 def quantile(values, share):
-    """Between the two values that are next to it, of those in their order."""
+    """Returns a quantile, interpolated linearly between the two nearest sorted values."""
     values = sorted(values)
     place = share * (len(values) - 1)
     low = int(place)
@@ -26,7 +29,7 @@ def quantile(values, share):
 
 @pytest.fixture(scope='module')
 def rows():
-    """(correct, predicted, gold) of 60 sentences, of two types."""
+    """Returns (correct, predicted, gold) of 60 sentences for each of two types."""
     rng = random.Random(3)
 
     def row():
@@ -45,7 +48,10 @@ def test_bootstrap_counts_are_those_of_each_sentence():
 
 
 def test_bootstrap_each_resample_is_the_sum_of_sentences_that_are_drawn(rows):
-    """Of sentences that are powers of a base the sum says how often each was drawn."""
+    """Checks that each resample is a sum of drawn sentences.
+
+    The counts of the sentences are powers of 100, so the digits of a sum tell how often each sentence was drawn.
+    """
     marks = np.array([100 ** place for place in range(7)])
     sums = resampled(marks, 300, seed=5)
     for value in map(int, sums):
@@ -56,7 +62,7 @@ def test_bootstrap_each_resample_is_the_sum_of_sentences_that_are_drawn(rows):
         assert value == 0 and sum(times) == 7
     assert len(set(sums.tolist())) > 150
     assert (resampled(marks, 300, seed=5) == sums).all() and (resampled(marks, 300, seed=6) != sums).any()
-    # The same sentences are drawn for other counts.
+    # With the same seed, the same sentences are drawn for other counts.
     assert (resampled(np.stack((marks, 2 * marks), 1), 300, seed=5) == np.stack((sums, 2 * sums), 1)).all()
 
 
@@ -71,7 +77,7 @@ def test_bootstrap_intervals_are_those_of_sentences_drawn_in_python(rows):
     drawn = [f1([rng.choice(rows)[0] for _ in rows]) for _ in range(4000)]
     low, high = interval_of(f1_of(resampled(np.array(rows)[:, 0], 4000)))
     assert low < f1([row[0] for row in rows]) < high
-    # The quantiles of two times 4,000 draws differ by chance, by a few hundredths of the interval.
+    # Quantiles of two sets of 4,000 random draws differ by a few hundredths of the interval.
     assert low == pytest.approx(quantile(drawn, 0.025), abs=0.008)
     assert high == pytest.approx(quantile(drawn, 0.975), abs=0.008)
     assert high - low > 0.1
@@ -90,7 +96,10 @@ def test_bootstrap_f1_of_nothing_is_no_number():
 
 
 def test_bootstrap_paired_differences_are_those_of_sentences_drawn_in_python(rows):
-    """Two models on sentences, the second of which lacks some of what the first finds."""
+    """Compares the paired test with sentences drawn in plain Python.
+
+    The second model misses some of the spans that the first model predicts correctly.
+    """
     rng = random.Random(2)
     pairs = [(row[0], (max(0, row[0][0] - (rng.random() < 0.15)), *row[0][1:])) for row in rows]
     value = f1([pair[0] for pair in pairs]) - f1([pair[1] for pair in pairs])
@@ -116,7 +125,10 @@ def test_bootstrap_what_is_equal_differs_by_chance_and_what_is_always_better_doe
 
 
 def test_bootstrap_intervals_hold_the_truth_and_the_test_finds_what_is_not_there_as_often_as_they_say():
-    """Pairs of models whose F1 is truly 0.7, on 150 sentences each: 300 times."""
+    """Checks on random data how often intervals contain the true F1, and how often the test errs.
+
+    There are 300 pairs of models with a true F1 of 0.7, on 150 sentences each.
+    """
     rng = np.random.default_rng(8)
     held, found = 0, 0
     for seed in range(300):
@@ -125,5 +137,5 @@ def test_bootstrap_intervals_hold_the_truth_and_the_test_finds_what_is_not_there
         low, high = interval_of(f1_of(resampled(one, 200, seed)))
         held += low <= 0.7 <= high
         found += difference(one, other, 200, seed).p < 0.1
-    # Of 300 with probability 0.95 and 0.1 so many are chosen but for one case in a thousand.
+    # Binomial bounds for 300 trials with probability 0.95 and 0.1; chance exceeds them once in a thousand cases.
     assert 270 <= held <= 297 and 15 <= found <= 48

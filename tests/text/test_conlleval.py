@@ -1,4 +1,7 @@
-"""Tables of scores beside conlleval's rules, written down here as the script of 2000 has them, line by line."""
+"""Compares tables of scores with the rules of conlleval.
+
+`Script` repeats the rules of the script of 2000, line by line.
+"""
 
 import random
 
@@ -8,7 +11,7 @@ import pytest
 
 
 class Script:
-    """conlleval.pl: what it counts while it reads rows, and what it prints."""
+    """The rules of conlleval.pl: it counts while it reads rows, and formats the table."""
 
     def __init__(self, gold, predicted):
         self.tokens = self.correct_tags = 0
@@ -91,14 +94,14 @@ def random_corpus(rng, tags):
 @pytest.mark.parametrize('tags', [
     ['O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC'], ['O', 'B', 'I'], ['O', 'B-X', 'I-X', 'B', 'I'], ['O', 'B-a-b', 'I-a-b']])
 def test_conlleval_tables_are_those_of_the_script(tags):
-    """Random tags, most of them ill-formed."""
+    """Compares tables for random tags with the script; most of the tag sequences are invalid."""
     rng = random.Random(0)
     for _ in range(100):
         gold, predicted = random_corpus(rng, tags)
         expected = list(Script(gold, predicted).lines())
         assert table(score(gold, predicted, 'BIO')) == expected
         scores = Scores('BIO', 'BIO', 'x')
-        for first in (0, 10):                                    # bit by bit
+        for first in (0, 10):                                    # in two parts
             scores.add(range(20), gold[first:first * 2 + 10], predicted[first:first * 2 + 10])
         assert scores.lines()[:len(expected)] == expected
 
@@ -117,11 +120,15 @@ def lines_of(found, trained, gold, predicted):
 
 
 def test_conlleval_both_accuracies_are_told_where_they_differ():
-    """As the tags stand, which is the script's, and of the same spans in one scheme."""
+    """Checks that both accuracies are shown if they differ.
+
+    The first accuracy compares the original tags, as conlleval does. The second accuracy compares the same spans after
+    conversion to one scheme.
+    """
     same = ['B-X I-X O O', 'O B-Y']
     assert lines_of('BIO', 'BIO', same, same)[1].startswith('accuracy: 100.00%;') and len(
         lines_of('BIO', 'BIO', same, same)) == 4
-    lines = lines_of('BIO', 'BIO', ['I-X I-X O O'], ['B-X I-X O O'])               # ill-formed gold tags
+    lines = lines_of('BIO', 'BIO', ['I-X I-X O O'], ['B-X I-X O O'])               # invalid gold tags
     assert lines[1].startswith('accuracy:  75.00%; precision: 100.00%')
     assert lines[-1] == 'accuracy of the same spans, all written in BIO: 100.00%'
     lines = lines_of('IOB1', 'BIO', ['I-X I-X O O'], ['B-X I-X O O'])

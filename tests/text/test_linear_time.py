@@ -1,8 +1,10 @@
-"""Splitting raw text, and putting spans on its tokens, takes linear time, whatever the text is.
+"""Tests that splitting raw text, and aligning spans with tokens, take linear time for any text.
 
-The tests compare the processor time of a text with the processor time of the beginning of that text, an eighth as long.
-Linear time gives a ratio of 8, quadratic time of 64: the limit of 20 is far from both. A text passes if one of five
-measurements does, each with the smallest times so far, so that other work on the machine cannot make a test fail.
+The tests compare the processor time of a text with the processor time of its first eighth. Linear time gives a ratio of
+8, and quadratic time a ratio of 64. The limit of 20 is far from both.
+
+The test makes up to five measurements, and a text passes with the first good ratio. Each measurement uses the smallest
+times so far, so other work on the machine cannot make a test fail.
 """
 
 import gc
@@ -22,7 +24,7 @@ import pytest
 GROWTH, LIMIT, ATTEMPTS = 8, 20, 5
 SIZE = 12 * LONGEST_WORD
 PUNCTUATION = string.punctuation + '“”‘’«»‹›„…—–·¿¡。、，！？；：「」『』【】（）《》€£¥°©™\U0001f600\u200b\0'
-UNITS = {                              # texts are repetitions of one of these strings
+UNITS = {                              # each text repeats a string
     'smileys': ':-)', 'shouts': '!?', 'lines and stars': '-=_*', 'genitives': "'s", 'contractions': "don't",
     'addresses': 'http://a.org/x?y=1&z=2 ', 'joined addresses': 'http://a.org/x?y=1,', 'passwords': 'a:b@',
     'ports': 'a:', 'users': '://a@b.c', 'labels': 'a' * 63 + '.', 'domains': 'a.b.', 'numbers': '1.2,',
@@ -48,7 +50,7 @@ def of_alphabet(alphabet, size):
 
 
 def cold(name):
-    """A splitter that does not remember words."""
+    """Returns a splitter without a cache of words."""
     if not name.startswith('spacy-'):
         return splitter_named(name)
     pytest.importorskip('spacy')
@@ -68,7 +70,10 @@ def seconds(work, argument):
 
 
 def ratio(work, small, large):
-    """How many times as long a call takes for a large argument as for a small one; at most LIMIT if time is linear."""
+    """Returns the time of a call for the large argument, divided by the time for the small argument.
+
+    If time is linear, the ratio is at most LIMIT.
+    """
     best = [float('inf'), float('inf')]
     for _ in range(ATTEMPTS):
         best = [min(before, seconds(work, argument)) for before, argument in zip(best, (small, large))]
@@ -113,7 +118,7 @@ def test_linear_time_line_numbers_of_many_sentences():
 
 
 def spans_everywhere(count):
-    """Words on lines of their own, with spans that repeat and cross, and parts that somebody has looked at."""
+    """Returns a document of one word per line, with repeated and crossing spans and with annotated parts."""
     text = 'word\n' * count
     spans = [Span('A', 5 * index, 5 * index + 4, line=1) for index in range(count)]
     spans += [Span('B', 0, 5 * (count // 2) + index % 5, line=1) for index in range(count)]
@@ -122,7 +127,10 @@ def spans_everywhere(count):
 
 
 def test_linear_time_spans_on_tokens():
-    """Also that the remarks on long spans that overlap do not hold the text of each of them."""
+    """Checks the time of aligning spans, and the size of the remarks.
+
+    A remark about a long overlapping span must not hold the whole text of the span.
+    """
     remarks, splitter = Remarks('a.ann'), splitter_named('blanks')
     assert ratio(lambda document: tagged(document, splitter, remarks.add), spans_everywhere(1000),
                  spans_everywhere(1000 * GROWTH)) <= LIMIT
@@ -143,7 +151,10 @@ def test_linear_time_long_words_are_cut_after_signs_and_before_no_mark():
 @pytest.mark.slow
 @pytest.mark.parametrize('language', ['de', 'el', 'fr', 'hu', 'ro', 'xx'])
 def test_linear_time_tokens_are_those_of_the_library(language):
-    """Of texts with short and long words; only runs of one punctuation character are joined."""
+    """Compares tokens with spaCy's tokenizer, for texts with short and long words.
+
+    The only difference is that a run of one punctuation character is joined into one token.
+    """
     spacy = pytest.importorskip('spacy')
     library, splitter = spacy.blank(language).tokenizer, splitter_named(f'spacy-{language}')
     generator = random.Random(1)

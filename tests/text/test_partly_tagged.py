@@ -1,4 +1,7 @@
-"""Text of which a part is tagged: what is read, what tags become in another scheme, and what counts in scores."""
+"""Tests partially annotated text: reading, conversion to another scheme, and scoring.
+
+The oracle enumerates all valid tag sequences that agree with the known tags.
+"""
 
 import itertools
 import json
@@ -19,7 +22,7 @@ BIOES = ['O', *(f'{prefix}-{kind}' for kind in 'PQ' for prefix in 'BIES')]
 
 
 def matches(tag, pattern):
-    """Whether a tag is one that a pattern of a file stands for."""
+    """Whether a tag agrees with a pattern such as `?`, `?-P` or `B-?`."""
     if '?' not in pattern:
         return tag == pattern
     if pattern == '?':
@@ -29,18 +32,18 @@ def matches(tag, pattern):
 
 
 def well_formed(tags):
-    """Of BIO: an I comes after a B or an I of its type."""
+    """Whether a BIO sequence is valid: each I follows a B or an I of its type."""
     return all(tag[0] != 'I' or before[1:] == tag[1:] for before, tag in zip(['O', *tags], tags))
 
 
 def every(patterns):
-    """All sequences of BIO that patterns stand for."""
+    """Returns all valid BIO sequences that agree with the patterns."""
     return [tags for tags in itertools.product(BIO, repeat=len(patterns))
             if well_formed(tags) and all(map(matches, tags, patterns))]
 
 
 def in_bioes(tags):
-    """A sequence of BIO in BIOES: what comes next says whether a span ends."""
+    """Converts a sequence from BIO to BIOES; the next tag shows whether a span ends."""
     made = []
     for tag, after in zip(tags, [*tags[1:], 'O']):
         ends = after != f'I{tag[1:]}'
@@ -49,7 +52,7 @@ def in_bioes(tags):
 
 
 def spans(tags):
-    """(type, first, last) of a sequence of BIO."""
+    """Returns the spans (type, first, last) of a BIO sequence."""
     found = []
     for place, tag in enumerate(tags):
         if tag[0] == 'B':
@@ -63,7 +66,7 @@ PATTERNS = [row for row in itertools.product(['O', 'B-P', 'I-P', '?', '?-P', 'B-
             if '?' in ''.join(row) and every(row)]
 
 
-# What is read
+# Reading
 
 def test_partly_tagged_a_mark_stands_for_what_nobody_has_judged(tmp_path):
     columns = write(tmp_path, 'a\tB-P\nb\t?\nc\t?-P\nd\tB-?\ne\tO\n')
@@ -125,7 +128,7 @@ def test_partly_tagged_the_scheme_is_recognised_by_what_is_judged():
     assert scheme('? ?-P') == 'BIO'
 
 
-# Spans in a text of which parts were looked at
+# Spans in a partially annotated text
 
 def read_json(tmp_path, **record):
     [sentence] = read_corpus(write(tmp_path, json.dumps(record) + '\n', 'x.jsonl'), splitter='blanks')
@@ -135,7 +138,7 @@ def read_json(tmp_path, **record):
 def test_partly_tagged_tokens_outside_of_what_was_looked_at_are_not_judged(tmp_path):
     text = 'Ada Lovelace saw Rome and Bonn'
     unknown = ['?', 'O', 'B-P', 'I-P']
-    # The token behind a name may be anything but the inside of that name.
+    # After an entity, the next token may have any tag that does not continue the entity.
     behind = ['?', 'O', 'B-P']
     assert read_json(tmp_path, text=text, spans=[{'start': 0, 'end': 12, 'label': 'P'}], judged=[[17, 27]]) == [
         ['B-P', 'B-P'], ['I-P', 'I-P'], behind, ['O', 'O'], ['O', 'O'], unknown]
@@ -204,10 +207,11 @@ def test_partly_tagged_a_span_is_certain_if_it_is_there_whatever_was_not_judged(
 
 def test_partly_tagged_what_is_not_judged_does_not_count():
     gold = opened('B-P I-P O ? B-Q ? O O B-P O'.split())
-    #                 found         border open: out  missed
+    #                 found         end unknown       missed
     predicted = 'B-P I-P O B-Q B-Q I-Q B-P O O B-Q'.split()
     result = score([gold], [predicted], 'BIO')
-    # Gold: P at 0-1 and at 8; that of 4 may go on. Predicted: 0-1, 6, 9; those of 3 and 4-5 hold open tokens.
+    # Gold: P at 0-1 and P at 8. The span at 4 may continue, so it is ignored. Predicted: spans at 0-1, 6 and 9. The
+    # spans at 3 and at 4-5 hold unknown tokens, so they are ignored.
     assert (result.spans.correct, result.spans.predicted, result.spans.gold) == (1, 3, 2)
     assert (result.tokens, result.correct_tokens) == (8, 5)
     plain = score([opened(['NN', '?', 'VB'])], [['NN', 'NN', 'NN']], 'plain')

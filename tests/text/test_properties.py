@@ -1,4 +1,7 @@
-"""What holds of all tags and all files, tried on many that are made up: schemes, scores, columns and JSON lines."""
+"""Property-based tests of tag schemes, scores, column files and JSON lines.
+
+Random tags and files are drawn for each property.
+"""
 
 import json
 from itertools import product
@@ -17,13 +20,13 @@ from support.properties import strategies as st
 quick = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 STRICT = ('BIO', 'BIOES', 'BMES')
 TYPES = ('', 'PER', 'a-b', 'Ω')
-# Of each scheme, written down once more: the tags, and which of them begins, continues and ends what.
+# The prefixes of each scheme, repeated here as an independent oracle.
 PREFIXES = {'BIO': 'BI', 'IOB1': 'IB', 'BIOES': 'BIES', 'BMES': 'BMES'}
 
 
 @st.composite
 def sentences_of_spans(draw, types=TYPES):
-    """Spans that don't overlap, in order, and the length of the sentence."""
+    """Draws spans that do not overlap, in order, and the length of the sentence."""
     spans, end = [], 0
     for gap, size, kind in draw(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.sampled_from(types)),
                                          max_size=6)):
@@ -57,7 +60,7 @@ def test_properties_spans_come_back_from_their_tags(scheme, case):
 @quick
 @given(case=sentences_of_spans())
 def test_properties_the_scheme_of_a_corpus_is_recognised(scheme, case):
-    """From a sentence that shows every prefix, beside any other."""
+    """Checks that the scheme is recognised if one sentence of the corpus has every prefix."""
     whole = tags_of([('PER', 0, 2), ('PER', 3, 3)], 5, scheme)
     assert recognise_scheme([whole, tags_of(*case, scheme)]) == scheme
 
@@ -66,7 +69,10 @@ def test_properties_the_scheme_of_a_corpus_is_recognised(scheme, case):
 @given(tags=st.data())
 @pytest.mark.parametrize('scheme', STRICT)
 def test_properties_strict_spans_are_lenient_ones_where_tags_are_well_formed(scheme, tags):
-    """They are all of them there; elsewhere they are those that the tags of their own span write again."""
+    """Checks that strict and lenient spans are equal if the tags are valid.
+
+    For all tags, the tags of a strict span equal the tags that `tags_of` writes for this span.
+    """
     tags = tags.draw(tags_in(scheme))
     strict = strict_spans_of(tags, scheme)
     for span in strict:
@@ -80,7 +86,10 @@ def test_properties_strict_spans_are_lenient_ones_where_tags_are_well_formed(sch
 @quick
 @given(data=st.data())
 def test_properties_allowed_tags_are_those_that_their_spans_write_again(scheme, data):
-    """IOB1 may write a span with B where none ends, which BIO would not know; so its spans are the lenient ones."""
+    """Checks that tags are allowed if and only if their spans write the same tags again.
+
+    IOB1 has no strict spans, so the test uses lenient spans for IOB1.
+    """
     tags = data.draw(tags_in(scheme, least=1))
     names = sorted({'O', *tags})
     allowed, ids = allowed_transitions(scheme, names), [names.index(tag) for tag in tags]
@@ -105,7 +114,7 @@ def test_properties_allowed_tags_of_three_tokens_one_by_one(scheme):
 # Scores
 
 def bio_spans(rows):
-    """(sentence, type, first, last) of well-formed BIO tags, read token by token."""
+    """Returns the spans (sentence, type, first, last) of valid BIO tags; reads the tags one by one."""
     spans = set()
     for index, tags in enumerate(rows):
         for first, tag in enumerate(tags):
@@ -119,7 +128,7 @@ def bio_spans(rows):
 
 @st.composite
 def pairs_of_rows(draw):
-    """Gold and predicted tags, well formed in BIO, of the same lengths."""
+    """Draws valid BIO tags, gold and predicted, of equal lengths."""
     rows = []
     for _ in range(draw(st.integers(0, 4))):
         length = draw(st.integers(0, 8))
@@ -166,7 +175,10 @@ def test_properties_scores_add_up(pair, cut):
 # Files
 
 def tokens(excluded):
-    """Of any characters but these: white space that Unicode knows and columns don't, quotes, controls, '#'."""
+    """Draws tokens of any characters except the excluded ones.
+
+    Some tokens are unusual: Unicode white space that is part of a token, quotes, control characters and `#`.
+    """
     odd = ['#', '# a', '-DOCSTARTX', '\u00a0', '\u2028', '\x85', '\x0b', '"', '\\', '\ufeff', '1-2', '\u200b', 'a  b']
     text = st.text(st.characters(exclude_categories=['Cs'], exclude_characters=excluded), min_size=1, max_size=6)
     return st.one_of(text, st.sampled_from([word for word in odd if not set(word) & set(excluded)]))
@@ -178,7 +190,7 @@ def corpora(excluded):
 
 
 def written(kind, rows):
-    """What the command writes for sentences that came as JSON lines."""
+    """Returns the output of infer.py for sentences that were read from JSON lines."""
     writer = Writer(kind, 'BIO', ['O', 'B-PER', 'I-PER', 'B-X'])
     for row in rows:
         words, tags = map(list, zip(*row))
@@ -188,7 +200,10 @@ def written(kind, rows):
 @quick
 @given(rows=corpora('\t\r\n'))
 def test_properties_columns_that_are_written_are_read_again(tmp_path_factory, rows):
-    """A blank at either end of a column is none of its token, and a byte order mark none of the first one."""
+    """Checks that column files can be read again.
+
+    Spaces at the ends of a column and a byte order mark at the start of the file are not part of a token.
+    """
     rows = [[(token.strip(' ') or '-', tag) for token, tag in row] for row in rows]
     rows = [[(token if not token.startswith(('-DOCSTART-', '\ufeff')) else '-', tag) for token, tag in row]
             for row in rows]

@@ -1,4 +1,4 @@
-"""The sentence and its span: places in characters and tokens, what people see of them, names of earlier versions."""
+"""Tests `Sentence` and `Span`: offsets in characters and tokens, text and HTML, and older attribute names."""
 
 import pickle
 
@@ -14,14 +14,14 @@ TAGS = ['B-PER', 'I-PER', 'O', 'O', 'B-LOC', 'O']
 
 @pytest.fixture
 def placed():
-    """A sentence that was found in TEXT."""
+    """Returns a sentence with offsets into TEXT."""
     return Sentence.of_text(TEXT, TOKENS, raw=True).predicted((TAGS, [('PER', 0, 1, .75), ('LOC', 4, 4, .5)],
                                                                [.9] * 6, .25, ()))
 
 
 @pytest.fixture
 def joined():
-    """The same tokens without a text."""
+    """Returns a sentence of the same tokens without a text."""
     return Sentence(['Marta', 'Kowalski', 'works', 'in', 'Lisbon', '.'], TAGS)
 
 

@@ -1,4 +1,4 @@
-"""What steps between tags say about spans: the same numbers stand for the same spans, and no others do."""
+"""Tests `span_steps`: equal numbers must mean equal spans, and different numbers different spans."""
 
 import itertools
 

@@ -1,4 +1,7 @@
-"""Sentences and tokens of raw text: where they are, that nothing is lost, and how well they agree with a treebank."""
+"""Tests how raw text is split into sentences and tokens.
+
+The tests check that offsets are correct, that no character is lost, and that tokens agree with a treebank.
+"""
 
 import json
 import subprocess
@@ -17,8 +20,8 @@ from support.properties import example, given, settings
 from support.properties import strategies as st
 
 NAMES = ['blanks', 'characters', 'characters+words', 'spacy-en', 'spacy-de']
-# Emoji with joiners and colours, combining marks, halves of surrogate pairs, all kinds of white space and line ends,
-# characters of no width, letters that are written from the right.
+# Pieces include emoji with joiners and skin tones, combining marks, unpaired surrogates, all kinds of white space and
+# line ends, zero-width characters and right-to-left letters.
 PIECES = ['Dr. Who', "don't", 'e-mail', '!!!', '...', 'a', 'I', '3,000.50', '(x)', '"', '。', '今天', 'ABC', '-', '/',
           '\U0001f600', '@x', '#y', '\0', '<b>', ' ', '  ', '.',
           '\U0001f469\u200d\U0001f680', '\U0001f44d\U0001f3fd', 'e\u0301', '\u0301', '\ud83d', '\udc00', '\t', '\r\n',
@@ -38,7 +41,10 @@ def words(name, text):
 
 
 def separates(name, character):
-    """Whether a character belongs to no token: for `blanks` tabs, blanks and line ends only, else all white space."""
+    """Whether a character is never part of a token.
+
+    For `blanks`, these are tabs, spaces and line ends only. For all other splitters, they are all white space.
+    """
     return character in ' \t\r\n' if name == 'blanks' else character.isspace() or character == '\ufeff'
 
 
@@ -131,7 +137,7 @@ def test_splitting_languages_that_the_library_does_not_have_or_needs_another_one
 
 
 def test_splitting_one_line_without_the_library():
-    """In a process that can't import it."""
+    """Checks the error message in a process that cannot import spaCy."""
     program = ('import sys; sys.modules["spacy"] = None\n'
                'from ms_crf.text.splitting import splitter_named\n'
                'try: splitter_named("spacy-en")\n'
@@ -162,7 +168,10 @@ def test_splitting_threads_share_a_splitter():
 
 @pytest.mark.parametrize('blank', [' ', '\n', ''])
 def test_splitting_paragraphs_of_any_length(monkeypatch, blank):
-    """They are cut at a line end or a blank, or anywhere if there is none; nothing is lost."""
+    """Checks that long paragraphs are divided at a line end or a space, or anywhere if there is none.
+
+    Nothing is lost.
+    """
     pytest.importorskip('spacy')
     monkeypatch.setattr('ms_crf.text.prose.LONGEST', 50)
     text = blank.join(['word.', 'other'] * 100)
@@ -191,7 +200,10 @@ def f1(gold, found):
 
 
 def test_splitting_english_agrees_with_the_treebank():
-    """98.5 % of tokens is what is asked of it; data and scores are described in docs/experiments/raw_text.md."""
+    """Compares tokens and sentences with the English Web Treebank.
+
+    The treebank gives the correct offsets. docs/experiments/raw_text.md describes the data and the scores.
+    """
     path = ROOT.parent / 'shared/data/en-ewt-raw/dev.jsonl'
     if not path.exists():
         pytest.skip('the English Web Treebank is not there')

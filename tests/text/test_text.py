@@ -1,4 +1,7 @@
-"""Files, tag schemes and scores: by hand, and beside nervaluate on random tags."""
+"""Tests column files, tag schemes and scores.
+
+The oracles are hand-written results, and nervaluate on random tags.
+"""
 
 import json
 import random
@@ -78,7 +81,7 @@ def test_text_files_that_are_not_there(tmp_path):
 @pytest.mark.parametrize('sentences,scheme', [
     (['O B-X I-X O', 'B-Y'], 'BIO'),
     (['O I-X I-X', 'I-X B-X O'], 'IOB1'),
-    (['I-X O', 'O B-X'], 'BIO'),            # B after O is none of IOB1's: an ill-formed I
+    (['I-X O', 'O B-X'], 'BIO'),            # IOB1 has no B after O, so this is BIO with an invalid I
     (['O O'], 'BIO'),
     (['B I O', 'O B'], 'BIO'),
     (['B-X E-X O S-Y'], 'BIOES'),
@@ -119,7 +122,7 @@ def test_text_spans_of_bio(tags, lenient, strict):
     ('B B E E', [('', 0, 0), ('', 1, 2), ('', 3, 3)], [('', 1, 2)]),
 ])
 def test_text_words(tags, lenient, strict):
-    """Ill-formed words still cover every character by conlleval's rules."""
+    """Checks that lenient spans of invalid BMES tags still cover every character, by the rules of conlleval."""
     assert spans_of(tags.split()) == lenient
     assert strict_spans_of(tags.split(), 'BMES') == strict
 
@@ -139,7 +142,7 @@ def random_tags(rng, prefixes):
     return [rng.choice(tags) for _ in range(rng.randint(1, 9))]
 
 
-#: what a span looks like in a line of tags: (prefixes, strict) to a pattern
+#: regular expressions for the spans in a line of tags, by (prefixes, strict)
 SPANS = {
     ('BI', False): r'[BI]-(\w+)(?: I-\1)*',
     ('BI', True): r'B-(\w+)(?: I-\1)*',
@@ -149,7 +152,7 @@ SPANS = {
 
 
 def spans_by_pattern(tags, pattern):
-    """The spans of a line of tags as nervaluate takes them."""
+    """Returns the spans of a line of tags in the format of nervaluate."""
     line = ' '.join(tags)
     return [{'label': match.group()[2:].split()[0], 'start': line[:match.start()].count(' '),
              'end': line[:match.end()].count(' ')} for match in re.finditer(pattern, line)]
@@ -158,7 +161,10 @@ def spans_by_pattern(tags, pattern):
 @pytest.mark.parametrize('scheme,prefixes,strict', [
     ('BIO', 'BI', False), ('BIO', 'BI', True), ('BIOES', 'BIES', False), ('BIOES', 'BIES', True)])
 def test_text_same_scores_as_nervaluate(scheme, prefixes, strict):
-    """Random tags, most of them ill-formed: spans by regular expressions, counted by nervaluate."""
+    """Compares scores of random tags with nervaluate; most of the tag sequences are invalid.
+
+    Regular expressions extract the spans that nervaluate counts.
+    """
     nervaluate = pytest.importorskip('nervaluate')
     rng = random.Random(0)
     pattern = SPANS[prefixes, strict]
@@ -172,7 +178,7 @@ def test_text_same_scores_as_nervaluate(scheme, prefixes, strict):
         expected = nervaluate.Evaluator(*sides, tags=kinds, loader='dict').evaluate()['overall']['strict']
         assert (found.spans.precision, found.spans.recall, found.spans.f1) == pytest.approx(
             (expected.precision, expected.recall, expected.f1))
-        if (prefixes, strict) == ('BI', False):                  # nervaluate reads such tags itself
+        if (prefixes, strict) == ('BI', False):                  # nervaluate can read these tags itself
             read = nervaluate.Evaluator(gold, predicted, tags=kinds, loader='list').evaluate()['overall']['strict']
             assert read == expected
         pairs = [pair for sentence in zip(gold, predicted) for pair in zip(*sentence)]
