@@ -1,4 +1,4 @@
-"""The package uses private names and behaviour of MindSpore. If a release differs, the error says so in one line."""
+"""The package uses private names and behaviour of MindSpore. If a release differs, an error of one line explains it."""
 
 import sys
 

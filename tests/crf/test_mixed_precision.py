@@ -35,7 +35,7 @@ NATIVE = ['native graph', 'native pynative']
 
 
 def at_levels(levels, in_graphs, others):
-    """Parametrizes a test: levels `in_graphs` in graphs of plain operators, all levels in PyNative mode and `others`."""
+    """Parametrizes a test: `in_graphs` are the levels in graphs of plain operators, all other modes have all levels."""
     modes = [('graph', level) for level in in_graphs]
     modes += [(mode, level) for mode in ('pynative', *others) for level in levels]
     return pytest.mark.parametrize('compiled,level', modes, indirect=['compiled'])
