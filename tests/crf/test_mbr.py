@@ -12,7 +12,7 @@ from support.chains import assign, make_crf
 from support.oracle import Case
 from support.tensors import close, float_tensor, int_tensor
 
-# A tag can be followed by itself or by the next tag.
+# After a tag comes either the same tag or the next tag.
 IN_TURN = (np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool), np.array([1, 1, 0], bool), np.array([1, 0, 1], bool))
 ANY = (ms.Tensor(shape=[None, None, 3], dtype=ms.float32), ms.Tensor(shape=[None], dtype=ms.int32))
 

@@ -113,7 +113,7 @@ def test_nan_in_a_parameter_is_seen(compiled):
             ms.ops.assign(parameter, float_tensor(scores))
 
 
-@pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # the softmax head has no operators in C++
 def test_nan_the_softmax_head_sees_nan_and_lengths_that_can_not_be(compiled):
     head = Softmax(3, reduction='none')
     emissions = np.random.default_rng(0).normal(size=(4, 3, 3))

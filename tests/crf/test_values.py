@@ -66,7 +66,7 @@ def test_values_tags_and_lengths_of_any_width_are_taken_for_no_others(head, comp
             negatives, of_all_types(IMPOSSIBLE_TAGS), of_all_types(IMPOSSIBLE_LENGTHS)):
         at_real_position, on_padding = np.ones((2, count, 4, 3), np.uint64)
         at_real_position[:, 2, 0] = on_padding[:, 2, 1] = [tag for _, tag in impossible_tags]
-        on_padding[0, 1, 2] = negative % 2 ** 64                 # in int64
+        on_padding[0, 1, 2] = negative % 2 ** 64                 # the bits of the int64
         by_tags, reduced = run(*typed(at_real_position, IMPOSSIBLE_TAGS), *full)
         assert all(is_nan(actual)[0] for actual in by_tags) and all(map(is_nan, reduced))
         wrong = [ms.Tensor(np.array([length, 2, 0], ms.dtype_to_nptype(dtype)))

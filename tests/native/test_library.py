@@ -85,7 +85,7 @@ def quick(tmp_path, nobody):
 
 
 def calls(tmp_path):
-    """How often the compiler of `quick` was called."""
+    """Number of calls of the compiler of `quick`."""
     return len(list(tmp_path.glob('call-*')))
 
 

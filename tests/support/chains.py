@@ -114,8 +114,8 @@ def check_paths_and_posteriors(case, actual):
 
     Args:
         case: an `oracle.Case`.
-        actual: tuple of paths, scores, posteriors of the paths' tags, posteriors of all tags given the path, marginals, and
-            normalizer.
+        actual: tuple of paths, scores, posteriors of the paths' tags, posteriors of all tags given the path,
+            marginals and normalizer.
     """
     paths, scores, chosen, conditional, marginals, normalizer = (tensor.asnumpy() for tensor in actual)
     expected = case.by_position(lambda _, row: row.marginals())

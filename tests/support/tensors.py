@@ -15,7 +15,10 @@ def int_tensor(values):
 
 
 def close(found, expected, tolerance=1e-5):
-    """Asserts equal shapes and nearly equal values. Small values may differ by `tolerance` times the largest one, or 1."""
+    """Asserts equal shapes and nearly equal values.
+
+    Values may differ by `tolerance` times the largest expected value (at least 1), plus the same relative error.
+    """
     found = found.asnumpy() if hasattr(found, 'asnumpy') else np.asarray(found)
     expected = np.asarray(expected)
     assert found.shape == expected.shape
