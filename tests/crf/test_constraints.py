@@ -12,7 +12,7 @@ from support.chains import NOT_IN_A_PLAIN_GRAPH, make_crf
 from support.oracle import Case
 from support.tensors import close, float_tensor, int_tensor
 
-# The allowed pairs of neighbours, listed in full. ^ is the begin of a sentence and $ its end.
+# The allowed pairs of neighbours, listed in full. ^ is the beginning of a sentence and $ its end.
 ALLOWED = {
     ('BIO', ('O', 'B-X', 'I-X', 'B-Y', 'I-Y')): """
         ^ O, ^ B-X, ^ B-Y, O $, B-X $, I-X $, B-Y $, I-Y $,
@@ -120,7 +120,7 @@ def test_constraints_forbidden_tags_have_no_posterior(bioes):
 def test_constraints_gold_tags_that_break_constraints_cost_much(bioes, unknown):
     case = Case(0, 5, 3, 5, constraints=bioes)
     crf = make_crf(case, reduction='none')
-    tags = np.array([[2, 0, 1], [0, 0, 4], [0, 0, 4], [0, 0, 4], [0, 0, 0]])   # I at the begin; valid; B before S
+    tags = np.array([[2, 0, 1], [0, 0, 4], [0, 0, 4], [0, 0, 4], [0, 0, 0]])   # begins with I; valid; B before S
     if unknown:
         tags[3] = -1
     lengths = int_tensor([5, 5, 5])

@@ -120,7 +120,7 @@ def test_nbest_spans_many_shapes_and_tables():
 
 
 def test_nbest_spans_tables_of_which_only_begin_and_end_say_something():
-    """If only begin and end have different values, sets differ only in the first and last tags."""
+    """If the table distinguishes only first and last tags, sets of paths differ only in these tags."""
     case = Case(5, 4, 3, 3)
     table = np.zeros((4, 4), int)
     table[3, :3], table[:3, 3] = [1, 1, 2], [0, 3, 3]

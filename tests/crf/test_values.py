@@ -1,4 +1,4 @@
-"""Invalid values of tags and lengths, of all integer types, make results nan in both modes."""
+"""Invalid values of tags and lengths, of all integer types, make results nan, are clipped or raise errors."""
 
 import itertools
 
