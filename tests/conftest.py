@@ -1,4 +1,4 @@
-"""Fixtures that the tests share, both modes of MindSpore for the tests of the chain, and the order of the tests."""
+"""Shared fixtures, the modes of MindSpore in which tests run, and the order of the tests."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from support.paths import ROOT
 from support.trainings import SMALL, SharedGraphs, files
 
 pytest_plugins = ['support.suite']
-#: Files that take longest, the longest first, so that the processes end at about the same time.
+#: The slowest test files, slowest first, so that all test processes end at about the same time.
 FIRST = """
     training/test_train.py crf/test_crf.py models/test_encoder_runs.py bulk/test_tag_many.py crf/test_forbidden.py
     tagging/test_tagger.py crf/test_mixed_precision.py crf/test_numbers.py models/test_own_model.py
@@ -32,11 +32,10 @@ FIRST = """
 
 
 def pytest_collection_modifyitems(items):
-    """Leaves out modes that a test does not name, marks slow tests, and sorts the longest files first.
+    """Removes modes that a test's mark `modes` does not contain, marks slow tests, and sorts the slowest files first.
 
-    Graphs take seconds to compile. Plain operators in PyNative mode take longer than operators in C++, so quick tests
-    use the operators in C++ where a test runs with both. `quick`, of some modes or of all, makes an exception. A
-    browser takes seconds, too.
+    Slow are tests that compile graphs, tests in a browser, and tests with plain operators in PyNative mode that also
+    run with the faster operators in C++. The mark `quick` makes an exception for its modes, or for all modes.
     """
     def mode_of(item):
         return item.callspec.params.get('compiled') if hasattr(item, 'callspec') else None
@@ -57,7 +56,10 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_generate_tests(metafunc):
-    """Tests of chain and cells run in both modes by plain operators, and by the operators in C++ where they are."""
+    """Parametrizes tests that use the fixture `compiled`: graph and PyNative mode.
+
+    Tests of the layer and of cells run in both modes with plain operators, and with the operators in C++ if available.
+    """
     if 'compiled' not in metafunc.fixturenames or any('compiled' in mark.args[0] for mark in
                                                       metafunc.definition.iter_markers('parametrize')):
         return
@@ -68,13 +70,13 @@ def pytest_generate_tests(metafunc):
 
 
 def both_ways(nodeid):
-    """Whether a test is of something that plain operators and those in C++ compute."""
+    """Whether the tested code has both plain operators and operators in C++."""
     return '/crf/' in nodeid or '/nn/' in nodeid
 
 
 @pytest.fixture
 def compiled(request):
-    """ms.jit in static-graph mode; what it is given, unchanged, in PyNative mode."""
+    """`ms.jit` in graph mode; in PyNative mode a function that returns its argument."""
     custom.use(request.param.startswith('native') or not both_ways(request.node.nodeid))
     yield ms.jit if request.param.endswith('graph') else lambda function: function
     custom.use(True)
@@ -90,7 +92,7 @@ def corpora(tmp_path_factory):
 
 @pytest.fixture(scope='session')
 def undisturbed(corpora):
-    """A run in a process of its own, with its output."""
+    """The folder of an uninterrupted training in a new process, and the finished process with its output."""
     folder = corpora / 'undisturbed'
     result = subprocess.run([sys.executable, 'train.py', *files(corpora), *SMALL, '--save', str(folder)], cwd=ROOT,
                             capture_output=True, text=True, timeout=200)
@@ -104,7 +106,7 @@ def shared_graphs():
 
 @pytest.fixture(scope='module')
 def steps_compiled_once(shared_graphs):
-    """Trainings of the same kind share the compiled graphs of their steps, for files that train often."""
+    """Trainings with equal networks share the compiled graphs of their steps. For files with many trainings."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer, 'make_step', shared_graphs.make_step)
         patch.setattr(trainer, 'make_average', shared_graphs.make_average)
@@ -113,7 +115,7 @@ def steps_compiled_once(shared_graphs):
 
 @pytest.fixture(scope='session')
 def encoder(tmp_path_factory):
-    """The folder of a small pretrained encoder, with random weights."""
+    """The folder of a small encoder with random weights, in the layout of a pretrained encoder."""
     from support.encoders import make_folder
     folder = make_folder(tmp_path_factory.mktemp('encoders') / 'small')
     (folder / 'tokenizer_config.json').write_text('{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}')
@@ -122,7 +124,7 @@ def encoder(tmp_path_factory):
 
 @pytest.fixture(scope='session')
 def network_server(tmp_path_factory):
-    """The run of a network, and a server of it, for all tests that ask one: it takes seconds until it is ready."""
+    """A run with a network, and a server with this run. All tests share it, because it takes seconds to start."""
     from support.runs import make_run
     from support.servers import serving
     run = make_run(tmp_path_factory.mktemp('network') / 'run')
@@ -132,9 +134,9 @@ def network_server(tmp_path_factory):
 
 @pytest.fixture(scope='session')
 def run_of(tmp_path_factory):
-    """A function that returns the run with random weights of a scheme and options, and makes it when first needed.
+    """A function that returns a run with random weights, for a scheme and options. Each run is created once.
 
-    Nobody may change what it returns.
+    Tests must not change these runs.
     """
     from support.runs import make_run
     folder, made = tmp_path_factory.mktemp('runs'), {}
@@ -149,9 +151,9 @@ def run_of(tmp_path_factory):
 
 @pytest.fixture(scope='session')
 def exported(tmp_path_factory):
-    """A function that returns the graph of a run and exports it when it is first needed: an export takes seconds.
+    """A function that returns the exported graph of a run. An export takes seconds, so each graph is exported once.
 
-    Nobody may change what it returns.
+    Tests must not change these files.
     """
     from ms_crf.models import mindir
     made = {}
@@ -167,7 +169,7 @@ def exported(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def browser():
-    """Headless Chromium, started once for a file of tests; what a test does with it is in `pages`."""
+    """Headless Chromium, started once for each test file. `support.pages` has functions that use it."""
     from support.pages import chromium
     if chromium() is None:
         pytest.skip('Chromium is missing: apt-get install chromium')
@@ -180,7 +182,7 @@ def browser():
 
 @pytest.fixture(scope='module')
 def run(corpora, tmp_path_factory):
-    """A hidden Markov model, for all tests of a file that do not have a run of their own."""
+    """The run of a hidden Markov model, shared by the tests of a file."""
     folder = tmp_path_factory.mktemp('counted') / 'run'
     assert train.main([*files(corpora), '--model', 'hmm', '--save', str(folder)]) == 0
     return folder
@@ -188,7 +190,7 @@ def run(corpora, tmp_path_factory):
 
 @pytest.fixture
 def hmm(tmp_path, corpora):
-    """A run that is made within a hundredth of a second: a hidden Markov model."""
+    """A new run of a hidden Markov model, which trains within a hundredth of a second."""
     folder = tmp_path / 'run'
     assert train.main(['--model', 'hmm', *files(corpora), '--save', str(folder)]) == 0
     return folder

@@ -1,5 +1,7 @@
-"""Plain operators and the operators in C++ say the same of every row, whatever stands in the others; value and
-gradient of all calls in one compiled function."""
+"""The operators in C++ agree with plain operators in every row, whatever the other rows contain.
+
+Also tests value and gradient of several calls in one compiled function.
+"""
 
 from ms_crf import CRF, allowed_transitions
 from ms_crf.native import custom, library
@@ -18,7 +20,7 @@ BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 
 
 def by_both(call):
-    """What a call gives by the operators in C++, and by plain ones."""
+    """Results of a call with the operators in C++, then with plain operators."""
     results = []
     for native in (True, False):
         custom.use(native)
@@ -30,7 +32,7 @@ def by_both(call):
 
 
 def random_batch(rng):
-    """A layer and a batch, with -inf, +inf and nan, impossible and unknown tags, and impossible lengths."""
+    """A random layer and batch. Some scores are -inf, +inf or nan; some tags and lengths are unknown or invalid."""
     crf = CRF(TAGS, reduction='none', constraints=BIO if rng.random() < 0.3 else None)
     for parameter in crf.get_parameters():
         values = rng.normal(size=parameter.shape)
@@ -56,7 +58,11 @@ def random_batch(rng):
 
 
 def check_rows(one, other, what):
-    """Equal row by row; a sum over forbidden steps in plain operators counts them, and loses the other scores."""
+    """Compares two results row by row.
+
+    In a row without an allowed path, plain operators add a large penalty for each forbidden step. Rounding then hides
+    the other scores, so the tolerance is larger.
+    """
     for row, (actual, expected) in enumerate(zip(one, other)):
         hidden = np.abs(np.nan_to_num(expected)).max(initial=0.0) > 1000.0
         np.testing.assert_allclose(actual, expected, 1e-3, 50.0 if hidden else 1e-3, err_msg=f'{what}, row {row}')
@@ -76,7 +82,7 @@ def test_agreement_rows_of_any_values(seed):
         'path_cross_entropy': lambda: [crf.path_cross_entropy(emissions, paths, weights, lengths)],
         'cross_entropy': lambda: [crf.cross_entropy(emissions, targets, lengths)]}
     none_allowed = (np.nan_to_num(crf.normalizer(emissions, lengths).asnumpy()) < -1000.0).any()
-    if not none_allowed:                                         # else plain operators hide which of them are likely
+    if not none_allowed:                                         # else penalties hide which paths are likely
         calls['marginals'] = lambda: [crf.marginals(emissions, lengths).swapaxes(0, 1)]
         calls['path_posteriors'] = lambda: crf.path_posteriors(emissions, ops.maximum(paths[:, 0], 0) % TAGS, lengths)
         calls['mbr_decode'] = lambda: crf.mbr_decode(emissions, lengths)
@@ -99,7 +105,7 @@ def test_agreement_rows_of_any_values(seed):
 
 @pytest.mark.parametrize('native', [True, False])
 def test_agreement_an_impossible_tag_spoils_its_row_alone(native):
-    """The other rows have the loss that float64 gives, and the gradients."""
+    """An invalid tag makes only the loss of its row nan. All other losses agree with enumeration in float64."""
     case = Case(0, 5, 4, 3)
     crf = CRF(3, reduction='none')
     for name, parameter in (('transitions', crf.transitions), ('start', crf.start_transitions),
@@ -153,7 +159,10 @@ def marginals_and_entropy(emissions):
 @pytest.mark.slow
 @pytest.mark.parametrize('function', [posteriors_and_loss, marginals_and_entropy])
 def test_agreement_value_and_gradient_in_one_compiled_function(function):
-    """Without lengths, so that the compiler knows them all; the gradient beside finite differences of plain calls."""
+    """Value and gradients of a compiled function agree with plain operators and with a finite difference.
+
+    There is no `seq_length`, so the compiler knows all lengths.
+    """
     value, (by_emissions, by_scores) = ms.jit(ms.value_and_grad(function, 0, CRF_.trainable_params()))(E_)
     close(value, function(E_).asnumpy())
     custom.use(False)

@@ -1,4 +1,4 @@
-"""Graphs that are compiled once for all lengths and batches, exported and loaded again, beside enumeration."""
+"""Graphs compiled once for any length and batch size, exported and loaded again, agree with enumeration."""
 
 import functools
 
@@ -23,7 +23,7 @@ ANY = (ms.Tensor(shape=[None, None, 3], dtype=ms.float32), ms.Tensor(shape=[None
 
 
 class Everything(nn.Cell):
-    """Best paths with their scores and what is known of them, and all posteriors."""
+    """Best paths, their scores and path posteriors, the marginals and the normalizer."""
 
     def __init__(self, head):
         super().__init__()
@@ -55,7 +55,7 @@ class EverythingAndHistory(nn.Cell):
 
 
 def exported(cell, path):
-    """The cell from its MindIR, for any shape."""
+    """Exports a cell as MindIR for any length and batch size, and loads it."""
     ms.export(cell, *ANY, file_name=str(path), file_format='MINDIR')
     graph = nn.GraphCell(ms.load(f'{path}.mindir'))
     graph.set_inputs(*ANY)
@@ -68,8 +68,10 @@ CASES = {'free': Case(0, 4, 2, 3),
 
 @pytest.fixture(scope='module')
 def graph_of(tmp_path_factory):
-    """The exported graph of a case's layer, where it is forbidding with the history, or of the softmax head; each
-    exported once."""
+    """A function that returns the exported graph of a layer of `CASES` or of the softmax head.
+
+    The graph of the layer 'forbidding' also returns the Viterbi history. Each graph is exported once.
+    """
     folder = tmp_path_factory.mktemp('graphs')
 
     @functools.cache
@@ -82,7 +84,7 @@ def graph_of(tmp_path_factory):
 
 @pytest.mark.parametrize('name', CASES)
 def test_any_length_one_graph_serves_all_shapes(name, graph_of):
-    """With constraints, scores of -inf and emissions of -inf, too."""
+    """One exported graph agrees with enumeration at all shapes, also with constraints and scores of -inf."""
     first, graph = CASES[name], graph_of(name)
     for length, batch in SHAPES:
         case = Case(length, length, batch, 3, scale=2.0, constraints=first.constraints)
@@ -138,7 +140,7 @@ def test_any_length_batch_first_and_paths_other_than_the_best(compiled):
             close(conditional[b, t], posterior_after(row, tags[t - 1], t))
 
 
-@pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # the softmax head has no operators in C++
 def test_any_length_softmax_is_a_chain_without_transitions(compiled, graph_of):
     case = Case(3, 4, 3, 3)
     case.scores = {name: np.zeros_like(values) for name, values in case.scores.items()}
@@ -160,7 +162,7 @@ def test_any_length_softmax_is_a_chain_without_transitions(compiled, graph_of):
             close(scores[b], row.ranked()[:3] - normalizer[b])
             assert paths[b, 0, :row.length].asnumpy().tolist() == row.best()
     for paths, scores, *others, zeros in runs:
-        # Its scores are log probabilities.
+        # The scores of the softmax head are log probabilities, so its normalizer is 0.
         assert not zeros.asnumpy().any()
         scores = float_tensor(scores.asnumpy() + normalizer)
         check_paths_and_posteriors(case, (paths, scores, *others, float_tensor(normalizer)))

@@ -1,4 +1,4 @@
-"""What the package assumes of MindSpore beyond its public interface: a release that differs is named in one line."""
+"""The package uses private names and behaviour of MindSpore. If a release differs, an error of one line explains it."""
 
 import sys
 

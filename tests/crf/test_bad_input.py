@@ -1,4 +1,4 @@
-"""Every wrong argument gets one line: which, what was expected, what came."""
+"""Each wrong argument raises an error of one line: its name, the expected value and the actual value."""
 
 from ms_crf import (
     CRF,
@@ -50,7 +50,8 @@ CASES = {
 }
 
 
-# Plain operators and operators in C++ have their arguments checked; the messages of a graph are the same for both.
+# Plain operators and operators in C++ check their arguments separately. In a graph both raise the same messages, so one
+# kind of graph is enough.
 in_both_modes = pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
 
 
@@ -133,7 +134,7 @@ def test_bad_input_check_batch(arguments, error, message):
 
 
 def test_bad_input_check_batch_lets_pass_what_is_right():
-    check_batch([[0, -1, 99], [2, 1, 0]], [2, 3], 3, batch_first=True)      # unknown, and anything on padding
+    check_batch([[0, -1, 99], [2, 1, 0]], [2, 3], 3, batch_first=True)      # -1 is unknown; padding may hold anything
     check_batch(ms.Tensor([[0], [2]]), ms.Tensor([2]), 3)
     check_batch(np.array([[0, 1]]), None, 2)
 

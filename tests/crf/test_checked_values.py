@@ -1,4 +1,4 @@
-"""Values that are looked at where one can: masks of the tutorial's functions, and layers with `check_values`."""
+"""Checks of values: masks of the tutorial's functions, and layers with `check_values`."""
 
 from ms_crf import CRF, BiLSTM_CRF, compute_normalizer, compute_score, sequence_mask, viterbi_decode
 
@@ -94,7 +94,10 @@ def test_checked_values_a_cell_that_checks_values_names_row_and_position(message
 
 
 def test_checked_values_a_cell_that_checks_values_lets_pass_what_can_be(compiled):
-    """Unknown tags, -inf, anything on padding; in a graph, where it can't look, faults give nan."""
+    """`check_values` accepts unknown tags, -inf, and any values on padding.
+
+    A graph cannot check values, so there an invalid length makes the loss of its row nan.
+    """
     crf = CRF(3, reduction='none', check_values=True)
     values = batch_with({'emissions': (3, 1, 0, NAN), 'tags': (3, 1, 99)})
     values['emissions'][0, 0, 0] = -INF

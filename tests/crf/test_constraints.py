@@ -1,4 +1,4 @@
-"""Tag schemes: what may follow what, listed in full, and a layer that keeps to it."""
+"""Tag schemes: the allowed transitions of each scheme, and a layer that has them as constraints."""
 
 import itertools
 
@@ -12,7 +12,7 @@ from support.chains import NOT_IN_A_PLAIN_GRAPH, make_crf
 from support.oracle import Case
 from support.tensors import close, float_tensor, int_tensor
 
-# What may stand next to each other, sentence begin and end as ^ and $; written out by hand.
+# The allowed pairs of neighbours, listed in full. ^ is the beginning of a sentence and $ its end.
 ALLOWED = {
     ('BIO', ('O', 'B-X', 'I-X', 'B-Y', 'I-Y')): """
         ^ O, ^ B-X, ^ B-Y, O $, B-X $, I-X $, B-Y $, I-Y $,
@@ -89,7 +89,7 @@ def bioes():
 @pytest.mark.slow
 @pytest.mark.quick
 def test_constraints_hold_against_emissions(bioes, compiled):
-    """Emissions that ask for forbidden tags with 20,000 nats each get the best allowed path all the same."""
+    """Results agree with enumeration of the allowed paths, even if emissions favour forbidden tags by 20,000 nats."""
     case = Case(0, 6, 4, 5, constraints=bioes, scale=10000.0)
     crf = make_crf(case)
     lengths = int_tensor(case.lengths)
@@ -111,16 +111,16 @@ def test_constraints_hold_against_emissions(bioes, compiled):
 def test_constraints_forbidden_tags_have_no_posterior(bioes):
     case = Case(0, 6, 4, 5, constraints=bioes)
     marginals = make_crf(case).marginals(float_tensor(case.emissions), int_tensor(case.lengths)).asnumpy()
-    assert not marginals[0, :, [2, 3]].any()                     # I and E don't begin a sentence
+    assert not marginals[0, :, [2, 3]].any()                     # I and E cannot begin a sentence
     for b, n in enumerate(case.lengths):
-        assert n == 0 or not marginals[n - 1, b, [1, 2]].any()   # B and I don't end one
+        assert n == 0 or not marginals[n - 1, b, [1, 2]].any()   # B and I cannot end a sentence
 
 
 @pytest.mark.parametrize('unknown', [False, True])
 def test_constraints_gold_tags_that_break_constraints_cost_much(bioes, unknown):
     case = Case(0, 5, 3, 5, constraints=bioes)
     crf = make_crf(case, reduction='none')
-    tags = np.array([[2, 0, 1], [0, 0, 4], [0, 0, 4], [0, 0, 4], [0, 0, 0]])   # I first; fine; B before S
+    tags = np.array([[2, 0, 1], [0, 0, 4], [0, 0, 4], [0, 0, 4], [0, 0, 0]])   # begins with I; valid; B before S
     if unknown:
         tags[3] = -1
     lengths = int_tensor([5, 5, 5])
@@ -136,7 +136,10 @@ def test_constraints_gold_tags_that_break_constraints_cost_much(bioes, unknown):
 
 @NOT_IN_A_PLAIN_GRAPH
 def test_constraints_no_path_at_all(compiled):
-    """A sentence of one word under tags that need two: the path with the fewest breaks, and finite numbers."""
+    """A sentence of one word whose tags need two words has no allowed path.
+
+    The best path is the one that breaks the fewest constraints, and all results are finite.
+    """
     crf = CRF(2, constraints=allowed_transitions('BMES', ['B', 'E']), reduction='none')
     emissions, tags, lengths = float_tensor([[[1.0, 2.0]], [[0.0, 0.0]]]), int_tensor([[0], [0]]), int_tensor([1])
 
@@ -153,7 +156,7 @@ def test_constraints_no_path_at_all(compiled):
 
 
 def test_constraints_tags_that_nothing_reaches():
-    """I-Y without B-Y can't occur: it has no posterior, and what can occur is exact."""
+    """Without B-Y no allowed path reaches I-Y: its posterior is 0, and the losses agree with enumeration."""
     constraints = allowed_transitions('BIO', ['O', 'B-X', 'I-X', 'I-Y'])
     case = Case(1, 5, 4, 4, constraints=constraints)
     crf = make_crf(case, reduction='none')

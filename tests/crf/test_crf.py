@@ -1,4 +1,4 @@
-"""The layer against all paths: loss, gradients, best paths, n-best and posteriors, in both modes."""
+"""Loss, gradients, best paths, n best paths and posteriors agree with enumeration of all paths, in both modes."""
 
 import itertools
 
@@ -23,8 +23,8 @@ from support.tensors import close, float_tensor, int_tensor
 
 BIOES = allowed_transitions('BIOES', ['O', 'B', 'I', 'E', 'S'])
 
-# Few shapes and constraints, because each is compiled; K ** 3 * B chooses how the best path is found: in the wide
-# batches step by step, else by joining steps pairwise.
+# There are few shapes and constraints, because each needs a graph. K ** 3 * B decides how the layer finds the best
+# path: step by step in wide batches, otherwise by joining steps in pairs.
 WIDE = {'length': 4, 'batch': 40, 'num_tags': 5, 'constraints': BIOES}
 SHAPES = {
     'plain': {'length': 5, 'batch': 4, 'num_tags': 3},
@@ -34,14 +34,14 @@ SHAPES = {
     'wide batch, constrained': WIDE,
     'wide batch, constrained, unknown tags': {**WIDE, 'unknown': 0.5},
 }
-# In a graph of plain operators the wide batches have the best paths alone, because the other calls are no other graph
-# there; test_forbidden.py has all calls with constraints.
+# In a graph of plain operators, wide batches test only the best paths, because no other call depends on the width.
+# test_forbidden.py tests all calls with constraints.
 QUICK = ('plain', 'unknown tags', 'large scores', 'wide batch, constrained')
 IN_PYNATIVE = pytest.mark.quick('pynative', 'native graph')
 
 
 def layer_of(name, case, compiled, only_paths=False):
-    """The calls that a test of a shape looks at."""
+    """The layer for a shape of `SHAPES`, with all its calls or only with the calls that find paths."""
     only_paths = only_paths or 'wide' in name and in_a_plain_graph(compiled)
     return AllCalls.of(case, compiled, results=AllCalls.PATHS if only_paths else AllCalls.RESULTS)
 
@@ -69,7 +69,10 @@ def test_crf_agrees_in_many_shapes(shape, constrained):
 
 
 def test_crf_equal_paths_give_the_lowest_tag(compiled):
-    """Whole numbers, some of whose best paths are equal; in each of the ways that paths are found."""
+    """Of several best paths, all calls return the path with the lowest tags, as enumeration does.
+
+    The scores are whole numbers, so that ties occur. The shapes cover both ways of finding the best path.
+    """
     for name, seed in itertools.product(('plain', 'wide batch, constrained'), (5, 6)):
         case = Case(seed, **SHAPES[name], integers=True)
         best = [row.best() for row in case.rows]
@@ -84,7 +87,10 @@ def test_crf_equal_paths_give_the_lowest_tag(compiled):
 
 @NOT_IN_A_PLAIN_GRAPH
 def test_crf_reductions_and_layouts(compiled):
-    """And without lengths, when all rows are full. The sum is the loss of `AllCalls`."""
+    """Reductions, `batch_first` and calls without `seq_length` agree with enumeration.
+
+    Reduction 'sum' is missing here, because `AllCalls` tests it.
+    """
     case, full = Case(1, 5, 4, 3), Case(1, 5, 4, 3)
     full.emissions = np.clip(full.emissions, -9, 9)
     full.lengths[:] = 5
@@ -142,7 +148,7 @@ def test_crf_cells_run_in_graph_mode():
 
 @pytest.mark.slow
 def test_crf_methods_compile_one_by_one():
-    """ms.jit(crf.decode) and the like, in any order, with the cell itself after them."""
+    """Each method can be compiled alone with ms.jit, in any order, and the cell itself afterwards."""
     case = Case(1, 5, 4, 3)
     crf = make_crf(case)
     emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
@@ -160,7 +166,7 @@ def test_crf_methods_compile_one_by_one():
 
 
 def test_crf_marginals_can_be_differentiated(compiled):
-    """Against central differences of the enumerated marginals; 0 where forbidden."""
+    """Derivatives of marginals agree with central differences of enumerated marginals, and are 0 where forbidden."""
     case = Case(4, 4, 3, 3)
     crf = make_crf(case)
     weights = np.random.default_rng(0).normal(size=case.emissions.shape)
@@ -188,8 +194,11 @@ def test_crf_marginals_can_be_differentiated(compiled):
 
 @NOT_IN_A_PLAIN_GRAPH
 def test_crf_best_paths_can_serve_as_tags_and_their_scores_be_differentiated(compiled):
-    """Self-training: the gradient of the loss is posteriors minus the best path, which itself has none. A path's score
-    changes by 1 with each emission on it."""
+    """Best paths can be the tags of the loss, as in self-training, and scores of paths have gradients.
+
+    The gradient of the loss is the marginals minus the best path, because the path itself has no gradient. The score
+    of a path has the derivative 1 by each emission on the path.
+    """
     case = Case(4, 4, 3, 3)
     crf = make_crf(case)
     lengths = int_tensor(case.lengths)
@@ -206,7 +215,7 @@ def test_crf_best_paths_can_serve_as_tags_and_their_scores_be_differentiated(com
     for b, n in enumerate(case.lengths):
         for rank in range(2 if n else 1):
             ranked[rank, np.arange(n), b, paths[b, rank, :n]] = 1.0
-    run = compiled(ms.grad(chosen))                              # compiled once for all four
+    run = compiled(ms.grad(chosen))                              # one graph for all four combinations
     for of_decode, factors, expected in zip((True, False, True, True), np.eye(3)[[0, 0, 1, 2]], (loss, loss, *ranked)):
         close(run(float_tensor(case.emissions), ms.Tensor([of_decode]), float_tensor(factors)), expected)
 

@@ -1,4 +1,4 @@
-"""Entropy, divergence and samples of the distribution over paths, beside enumeration of them all, in both modes."""
+"""Entropy, divergence and samples of the distribution over paths agree with enumeration of all paths, in both modes."""
 
 from ms_crf import CRF, allowed_transitions
 
@@ -25,7 +25,7 @@ CASES = {
 
 
 def tempered(case, temperature):
-    """The rows of the case with all scores divided."""
+    """The rows of a case, with all scores divided by the temperature."""
     for row in case.rows:
         row.scores = row.scores / temperature
     return case.rows
@@ -45,7 +45,10 @@ made = {}
 @of_plain_operators
 @pytest.mark.parametrize('name', CASES)
 def test_distribution_entropy_and_its_gradients(name, compiled):
-    """By all scores and the temperature, at two of them, in one graph."""
+    """The entropy and its derivatives by all scores and by the temperature agree with enumeration.
+
+    One graph computes both temperatures.
+    """
     case = CASES[name]()
     if (compiled is ms.jit) not in made:
         crf = make_crf(case)
@@ -79,8 +82,10 @@ def test_distribution_entropy_and_its_gradients(name, compiled):
 @pytest.mark.slow
 @of_plain_operators
 def test_distribution_divergence_and_its_gradients(compiled):
-    """Of two layers with emissions and pair emissions of their own; inf where the other one forbids what this one does
-    not, 0 from itself."""
+    """The divergence of two layers and its derivatives by the scores of both agree with enumeration.
+
+    It is 0 between a layer and itself, and inf if the other layer forbids a path that is possible in the first one.
+    """
     case, other = Case(3, **SHAPE).with_pairs(5, 1.0, FORBIDDEN), Case(7, **SHAPE).with_pairs(7)
     crf, other_crf = make_crf(case), make_crf(other)
     other_crf.update_parameters_name('other.')
@@ -127,8 +132,10 @@ def test_distribution_divergence_and_its_gradients(compiled):
 @pytest.mark.slow
 @pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
 def test_distribution_temperature_divides_all_scores(compiled):
-    """In the calls that have it, in a graph some; also where without it there are operators in C++. Losses have a
-    test of their own."""
+    """All calls with a temperature agree with enumeration of paths whose scores are divided by it.
+
+    The tests of losses have their own test of the temperature. A graph compiles only some of the calls.
+    """
     case = Case(8, **SHAPE, unknown=0.4, constraints=BIO)
     crf, temperature = make_crf(case), 2.5
     tags, lengths = int_tensor(case.tags), int_tensor(case.lengths)
@@ -136,7 +143,7 @@ def test_distribution_temperature_divides_all_scores(compiled):
     for b, row in enumerate(case.rows):
         best[b, :row.length] = row.paths[np.argmax(row.scores)]
     paths = int_tensor(best)
-    every_path = np.broadcast_to(np.arange(4), (4, 4))           # then each tagging is a set of spans of its own
+    every_path = np.broadcast_to(np.arange(4), (4, 4))           # so each tagging is a different set of spans
 
     def everything(emissions, temperature):
         return (crf.log_prob(emissions, tags, lengths, None, temperature),
@@ -178,8 +185,10 @@ def test_distribution_temperature_divides_all_scores(compiled):
 
 
 def sampler(compiled):
-    """20,000 samples of a case with constraints and forbidden pairs, compiled once for both tests: the case, its layer
-    and the function."""
+    """A case with constraints and forbidden pairs, its layer, and a function that draws 20,000 samples.
+
+    The function is compiled once for the tests that use it.
+    """
     key = 'sampler', compiled is ms.jit
     if key not in made:
         case = Case(2, 3, 4, 3, constraints=BIO).with_pairs(9, 1.0, [(0, 0, 0, 1)])
@@ -196,15 +205,18 @@ def sampler(compiled):
 
 
 def by_row(case):
-    """Emissions and pairs, batch first."""
+    """Emissions and pair emissions of a case, batch first."""
     return [float_tensor(np.swapaxes(values, 0, 1)) for values in (case.emissions, case.pairs)]
 
 
 @pytest.mark.slow
 @of_plain_operators
 def test_distribution_samples_are_drawn_from_the_distribution(compiled):
-    """Pearson's statistic of 20,000 samples of each row, at two temperatures, with forbidden paths; a seed that is a
-    tensor changes without a new graph, and is the same seed as that int."""
+    """Samples follow the enumerated probabilities, by Pearson's chi-squared test of 20,000 samples of each row.
+
+    Forbidden paths are never drawn. A seed that is a tensor can change without a new graph, and gives the same samples
+    as an int.
+    """
     case, crf, run = sampler(compiled)
     emissions, pairs = by_row(case)
     drawn = {}
@@ -219,7 +231,7 @@ def test_distribution_samples_are_drawn_from_the_distribution(compiled):
             counted = dict(zip(map(tuple, kinds.tolist()), counts))
             expected = 20000 * np.exp(log_probabilities(row))
             found = np.array([counted.pop(tuple(path), 0) for path in row.paths.tolist()])
-            assert not counted                                   # none that is forbidden
+            assert not counted                                   # no forbidden path was drawn
             statistic = ((found - expected) ** 2 / expected).sum()
             freedom = len(expected) - 1
             assert statistic <= freedom + 4 * np.sqrt(2 * freedom)
@@ -231,7 +243,7 @@ def test_distribution_samples_are_drawn_from_the_distribution(compiled):
 @pytest.mark.slow
 @of_plain_operators
 def test_distribution_what_is_cold_is_the_best_path(compiled):
-    """Of rows whose scores are nan samples are some paths."""
+    """At a temperature near 0 all samples are the best path. A row with nan gives paths of valid tags."""
     case, _, run = sampler(compiled)
     emissions, pairs = by_row(case)
     seed, cold = ms.Tensor(0, ms.int64), float_tensor(1e-3)
@@ -246,7 +258,10 @@ def test_distribution_what_is_cold_is_the_best_path(compiled):
 
 @pytest.mark.slow
 def test_distribution_samples_are_the_same_in_both_modes_and_independent_of_each_other():
-    """Equal rows are drawn one independently of the other, and so are samples of one row: pairs of two first tags."""
+    """Both modes draw the same samples for the same seed.
+
+    Samples of two equal rows are uncorrelated, and so are successive samples of one row, measured by their first tags.
+    """
     case = Case(3, 2, 1, 2)
     crf = make_crf(case)
     emissions = float_tensor(np.repeat(np.clip(case.emissions, -3, 3), 2, 1))
@@ -265,7 +280,7 @@ def test_distribution_samples_are_the_same_in_both_modes_and_independent_of_each
 @pytest.mark.slow
 @of_plain_operators
 def test_distribution_a_row_hurts_no_other(compiled):
-    """One of which no path remains, one with nan, one without any position, one sound."""
+    """A row without any possible path, a row with nan and an empty row do not change the results of a valid row."""
     case = Case(11, 4, 4, 3)
     case.lengths = np.array([4, 3, 0, 4])
     case.with_pairs(12)
@@ -348,7 +363,7 @@ def test_distribution_layers_that_cannot_be_compared_are_named(other, expected):
 
 @pytest.mark.slow
 def test_distribution_one_graph_learns_at_all_shapes():
-    """Gradients of loss and entropy together, compiled once for any length and batch."""
+    """Gradients of loss plus entropy, compiled once for any length and batch size, agree with enumeration."""
     cases = [Case(length, length, batch, 3).with_pairs(length) for length, batch in ((4, 3), (7, 2), (5, 1), (3, 4))]
     crf = make_crf(cases[0])
 

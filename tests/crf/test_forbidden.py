@@ -1,4 +1,4 @@
-"""Scores of -inf forbid: the layer against all paths that remain, in both modes."""
+"""Scores of -inf forbid tags and steps: the layer agrees with enumeration of the remaining paths, in both modes."""
 
 from ms_crf import allowed_transitions, post_decode
 from ms_crf.crf.selection import LOWEST
@@ -23,10 +23,10 @@ from support.tensors import close, float_tensor, int_tensor
 pytestmark = pytest.mark.slow
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
-BREAK = 1e4   # what a forbidden tag or step of the gold path costs
-LONG = 66     # beyond 64 positions recursions go in loops over blocks, and each position's largest is taken out
+BREAK = 1e4   # penalty of a forbidden tag or step in the gold path
+LONG = 66     # more than 64 positions: loops over blocks, which subtract the maximum at each position
 
-# Places of -inf in a case of 5 positions, 4 rows (the first full) and 3 tags; a path remains in all of them.
+# Indices of -inf in a case of 5 positions, 4 rows (the first one without padding) and 3 tags. Each leaves a path.
 FORBIDDEN = {
     'a transition': {'transitions': [(0, 1)]},
     'all transitions but one way round': {'transitions': [(0, 0), (0, 2), (1, 0), (1, 1), (2, 1), (2, 2)]},
@@ -44,13 +44,13 @@ IN_PYNATIVE = ('all transitions but one way round', 'a tag of each position', 'o
 
 
 def padded(case, length, emission, tag):
-    """The case with its emissions and tags padded to a length."""
+    """The case with its emissions and tags padded to a length of `length`."""
     case.emissions = np.concatenate([case.emissions, np.full((length - 5, 4, 3), emission)])
     case.tags = np.concatenate([case.tags, np.full((length - 5, 4), tag)])
     return case
 
 
-@pytest.mark.parametrize('length,options', [                     # unrolled, and in loops over blocks
+@pytest.mark.parametrize('length,options', [                     # unrolled, then in loops over blocks
     (5, {}), (5, {'unknown': 0.4}), (LONG, {'constraints': BIO}), (LONG, {'constraints': BIO, 'unknown': 0.4})])
 def test_forbidden_agrees_with_the_paths_that_remain(length, options, compiled):
     for seed, (name, indices) in enumerate(FORBIDDEN.items()):
@@ -58,13 +58,13 @@ def test_forbidden_agrees_with_the_paths_that_remain(length, options, compiled):
         if compiled is ms.jit or name == 'of all kinds' and 'unknown' in options:
             padded(case, length, -np.inf, 2)
         elif 'unknown' in options or name not in IN_PYNATIVE:
-            continue                                             # PyNative mode takes a second for each
+            continue                                             # PyNative mode takes a second for each case
         check_all_calls(case, AllCalls.of(case, compiled))
 
 
 @NOT_IN_PLAIN_PYNATIVE
 def test_forbidden_huge_negative_scores_forbid_as_well(compiled):
-    """What people write for -inf."""
+    """Large negative numbers, which many programs use for -inf, forbid as -inf does."""
     lowest = np.float32(-3.4028235e38)
     for low in (-1e25, -1e30, -3e38, lowest):
         case = Case(1, 5, 4, 3).forbid(**FORBIDDEN['of all kinds'])
@@ -76,7 +76,7 @@ def test_forbidden_huge_negative_scores_forbid_as_well(compiled):
 
 @NOT_IN_PLAIN_PYNATIVE
 def test_forbidden_large_scores_beside_minus_infinity(compiled):
-    """Both kinds of falling back on the log domain at once."""
+    """Large scores and -inf, the two reasons to compute in the log domain, can occur together."""
     case = Case(2, 5, 4, 3, scale=60.0).forbid(**FORBIDDEN['of all kinds'])
     check_all_calls(case, AllCalls.of(case, compiled))
 
@@ -84,14 +84,17 @@ def test_forbidden_large_scores_beside_minus_infinity(compiled):
 @pytest.mark.parametrize('length,compiled', [(70, 'native graph'), (300, 'native graph'), (300, 'pynative')],
                          indirect=['compiled'])
 def test_forbidden_long_sentences(length, compiled):
-    """Beside plain recursions in float64, in which -inf is -inf; wide enough for steps one by one, in blocks."""
+    """Long sentences with -inf agree with forward, backward and Viterbi recursions in float64.
+
+    With 11 tags the layer finds best paths step by step, in blocks.
+    """
     rng = np.random.default_rng(length)
     batch, num_tags = 4, 11
     lengths = np.array([length, length - 1, 66, length // 2])
     case = Case(0, 2, batch, num_tags)
     case.emissions = rng.normal(size=(length, batch, num_tags)).astype(np.float32)
     case.emissions[rng.random(case.emissions.shape) < 0.3] = -np.inf
-    case.emissions[:, :, 3] = rng.normal(size=(length, batch))   # a way through
+    case.emissions[:, :, 3] = rng.normal(size=(length, batch))   # tag 3 is always possible
     case.scores['transitions'][rng.random((num_tags, num_tags)) < 0.3] = -np.inf
     case.scores['transitions'][3, 3] = 0.5
     case.scores['start'][1] = case.scores['end'][2] = -np.inf
@@ -129,7 +132,7 @@ def test_forbidden_long_sentences(length, compiled):
 
 
 def priced(case):
-    """The case with a cost of BREAK for each -inf, so that nothing is forbidden."""
+    """The case with the penalty BREAK instead of each -inf, so that all paths are possible."""
     case.emissions[case.emissions == -np.inf] = -BREAK
     for scores in case.scores.values():
         scores[scores == -np.inf] = -BREAK
@@ -139,7 +142,10 @@ def priced(case):
 
 @NOT_IN_PLAIN_PYNATIVE
 def test_forbidden_a_forbidden_gold_tag_costs_10_000(compiled):
-    """Each tag and step that -inf forbids, beside what remains; gradients are finite, 0 where forbidden."""
+    """Each forbidden tag or step in the gold path adds 10,000 to the loss, as enumeration with penalties does.
+
+    Gradients are finite, and 0 where a score is -inf.
+    """
     for indices in ({'emissions': [(2, 0, 2)]}, {'transitions': [(0, 1), (2, 2)]}, {'start': [0], 'end': [0]},
                     {'emissions': [(1, 0, 1)], 'transitions': [(0, 1)], 'end': [0]}):
         case = Case(0, 5, 4, 3)
@@ -150,7 +156,7 @@ def test_forbidden_a_forbidden_gold_tag_costs_10_000(compiled):
         before = [case.emissions.copy(), *(scores.copy() for scores in case.scores.values())]
         actual = layer(float_tensor(case.emissions), int_tensor(gold), int_tensor(case.lengths))
         value, expected = -actual['log_prob'], priced(case).losses()
-        assert value[0].asnumpy() == pytest.approx(expected[0], abs=5)       # of emissions, against the position's best
+        assert value[0].asnumpy() == pytest.approx(expected[0], abs=5)       # relative to the position's best
         close(value[1:], expected[1:])
         for gradient, scores in zip(actual['gradients'], before):
             assert np.isfinite(gradient.asnumpy()).all()
@@ -160,7 +166,10 @@ def test_forbidden_a_forbidden_gold_tag_costs_10_000(compiled):
 @NOT_IN_PLAIN_PYNATIVE
 @pytest.mark.parametrize('length,constraints', [(5, None), (LONG, BIO)])
 def test_forbidden_a_row_without_any_path_hurts_no_other(length, constraints, compiled):
-    """All tags of a position are -inf: the other rows are as they are without it, and all gradients finite."""
+    """A row in which all tags of a position are -inf does not change the results of the other rows.
+
+    All gradients are finite.
+    """
     whole = padded(Case(1, 5, 4, 3, constraints=constraints), length, 0.0, 0)
     emissions = whole.emissions.copy()
     emissions[2, 0] = -np.inf
@@ -180,7 +189,7 @@ def test_forbidden_a_row_without_any_path_hurts_no_other(length, constraints, co
     assert normalizer[0].asnumpy() == pytest.approx(-BREAK, abs=100)
 
     paths, scores = actual['decode']
-    assert tuple(paths[0, :5].asnumpy()) in set(map(tuple, without.paths.tolist()))    # breaks nothing else
+    assert tuple(paths[0, :5].asnumpy()) in set(map(tuple, without.paths.tolist()))    # respects all other constraints
     assert scores[0].asnumpy() < -1e30
     close(scores[1:], [row.scores.max() for row in whole.rows[1:]])
     assert post_decode(*actual['viterbi'], int_tensor(whole.lengths))[1:] == [row.best() for row in whole.rows[1:]]
@@ -207,13 +216,13 @@ def test_forbidden_everything_forbidden_stays_finite(num_tags, compiled):
             return value, (by_emissions, *by_scores), crf.marginals(emissions, lengths)
 
         loss, gradients, marginals = compiled(probabilities)(*inputs)
-    assert 0.0 <= loss.asnumpy() < 100.0                         # the gold path breaks no more than any other
+    assert 0.0 <= loss.asnumpy() < 100.0                         # all paths have the same penalties
     for gradient in gradients:
         assert np.isfinite(gradient.asnumpy()).all()
     close(marginals.sum(-1), np.arange(5)[:, None] < case.lengths)
 
 
-@pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # the softmax head has no operators in C++
 def test_forbidden_softmax_head(compiled):
     case = Case(2, 4, 3, 3)
     case.scores = {name: np.zeros_like(values) for name, values in case.scores.items()}

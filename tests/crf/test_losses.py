@@ -1,4 +1,4 @@
-"""Losses with weights and costs and of soft targets, beside the enumeration of all paths in float64."""
+"""Losses with weights, costs and soft targets agree with enumeration of all paths in float64."""
 
 import copy
 import itertools
@@ -23,18 +23,18 @@ COSTS = RNG.uniform(0.0, 3.0, (NUM_TAGS, NUM_TAGS))
 
 
 def of_prefix(row, tags, count):
-    """Log of the sum over all paths of an `oracle.Row` that agree with the first tags."""
+    """Log of the sum over all paths of an `oracle.Row` that agree with the first `count` tags."""
     tags = np.where(np.arange(len(tags)) < count, tags, -1)
     return row.log_normalizer(tags)
 
 
 def weighted(row, tags, weights):
-    """The chain rule, term by term: what is added by each tag to those before it."""
+    """Weighted loss by the chain rule: the sum of -log p(tag | tags before it), times the weight of the tag."""
     return -sum(weight * (of_prefix(row, tags, t + 1) - of_prefix(row, tags, t)) for t, weight in enumerate(weights))
 
 
 def with_costs(row, tags, costs):
-    """The row with the cost of each path added to its score."""
+    """The row with the cost of its wrong tags added to the score of each path."""
     result = Row(np.zeros((row.length, row.num_tags)), {'transitions': np.zeros((row.num_tags,) * 2),
                                                         'start': np.zeros(row.num_tags), 'end': np.zeros(row.num_tags)})
     added = np.array([sum(costs[right, other] for right, other in zip(tags, path) if right >= 0 and right != other)
@@ -44,7 +44,7 @@ def with_costs(row, tags, costs):
 
 
 def expected_score_of_targets(row, targets, pairs=None):
-    """Over all paths, of which each is drawn tag by tag."""
+    """Expected score of a path that is drawn tag by tag from the targets."""
     probabilities = np.ones(len(row.paths))
     for t in range(row.length):
         if pairs is None or t == 0:
@@ -67,7 +67,7 @@ PATH_WEIGHTS = np.array([[0.5, 0.3, 0.2], [1.0, 0.0, 0.0], [0.2, 0.2, 0.2], [0.0
 TARGETS_TENSOR, PATHS_TENSOR, PATH_WEIGHTS_TENSOR = float_tensor(TARGETS), int_tensor(PATHS), float_tensor(PATH_WEIGHTS)
 
 
-# A graph wants functions with names.
+# Named functions, because a graph cannot compile lambdas.
 def loss_of_tag_weights(crf, emissions, tags, lengths, pairs=None):
     return crf.loss(emissions, tags, lengths, pairs, tag_weights=TAG_WEIGHTS)
 
@@ -89,7 +89,7 @@ def loss_of_path_targets(crf, emissions, tags, lengths, pairs=None):
     return crf.path_cross_entropy(emissions, PATHS_TENSOR, PATH_WEIGHTS_TENSOR, lengths, pairs)
 
 
-# What the layer is asked, and the same of one row by enumeration.
+# For each loss: the call of the layer, and the loss of one row by enumeration.
 LOSSES = {
     'weights of tags': (loss_of_tag_weights,
                         lambda row, tags, b: weighted(row, tags, TAG_WEIGHTS[np.maximum(tags, 0)])),
@@ -104,7 +104,7 @@ LOSSES = {
 }
 
 
-# The graph of all weights and costs has all that the graphs of some of them have; each takes seconds to compile.
+# A graph takes seconds to compile. The graph with all weights and costs contains the graphs with some of them.
 IN_A_PLAIN_GRAPH = ('all weights and costs', 'targets of tokens', 'targets of paths')
 
 
@@ -113,7 +113,7 @@ def expected_losses(name, case):
 
 
 def differences(name, case, step=1e-5):
-    """Central differences of the summed loss by emissions, transitions, start and end."""
+    """Central differences of the summed loss by emissions, transitions, start and end scores."""
     result = []
     for values in (case.emissions, *(case.scores[key] for key in NAMES)):
         slopes = np.zeros(values.shape)
@@ -136,7 +136,10 @@ def differences(name, case, step=1e-5):
     *itertools.product(('pynative', 'native graph', 'native pynative'), LOSSES),
     *itertools.product(('graph',), IN_A_PLAIN_GRAPH)], indirect=['compiled'])
 def test_losses_loss_and_gradient(name, compiled):
-    """With unknown tags in the second case, and scores that products of float32 can't hold in the third."""
+    """Each loss agrees with enumeration, and its gradients with central differences of the enumerated loss.
+
+    The second case has unknown tags. The third has scores whose products overflow in float32.
+    """
     cases = [Case(1, LENGTH, BATCH, NUM_TAGS), Case(2, LENGTH, BATCH, NUM_TAGS, unknown=0.4),
              Case(3, LENGTH, BATCH, NUM_TAGS, scale=60.0)]
     crf, function = make_crf(cases[0]), LOSSES[name][0]
@@ -155,14 +158,14 @@ def test_losses_loss_and_gradient(name, compiled):
 
 
 def at(row, temperature):
-    """The row with all scores divided."""
+    """The row with all scores divided by the temperature."""
     result = copy.copy(row)
     result.scores = row.scores / temperature
     return result
 
 
 def expected_at(case, temperature):
-    """The sum of the losses of the test below."""
+    """Sum of the losses of `test_losses_a_temperature_divides_all_scores_and_costs`, by enumeration."""
     total = 0.0
     for b, row in enumerate(case.rows):
         if row.length:
@@ -177,7 +180,10 @@ def expected_at(case, temperature):
 @pytest.mark.slow
 @pytest.mark.parametrize('compiled', ['pynative', 'native pynative'], indirect=True)
 def test_losses_a_temperature_divides_all_scores_and_costs(compiled):
-    """The sum of losses and its derivatives by emissions and by the temperature. nan on padding changes nothing."""
+    """Losses at a temperature agree with enumeration, and their derivatives with central differences.
+
+    The derivatives are by emissions and by the temperature. nan on padding changes nothing.
+    """
     case, temperature, step = Case(2, LENGTH, BATCH, NUM_TAGS, unknown=0.4), 1.7, 1e-5
     crf, tags, lengths = make_crf(case), int_tensor(case.tags), int_tensor(case.lengths)
 
@@ -206,7 +212,10 @@ def test_losses_a_temperature_divides_all_scores_and_costs(compiled):
 
 
 def test_losses_without_weights_and_costs_it_is_the_loss_of_the_call():
-    """In both layouts and every reduction; weights of rows don't change what a mean divides by."""
+    """Losses with weights of 1 and one-hot targets are the enumerated loss, in every reduction.
+
+    Row weights do not change the divisor of a mean.
+    """
     case = Case(5, LENGTH, BATCH, NUM_TAGS)
     losses = case.losses()
     divisors = {'sum': 1, 'mean': (case.lengths > 0).sum(), 'token_mean': case.lengths.sum()}
@@ -236,7 +245,7 @@ def test_losses_loss_of_each_row():
 
 
 def test_losses_targets_of_pairs():
-    """A distribution over paths in which neighbours depend on each other."""
+    """The cross entropy with targets of pairs agrees with enumeration; targets that do not fit the pairs give nan."""
     case = Case(6, LENGTH, BATCH, NUM_TAGS)
     steps = distributions(LENGTH - 1, BATCH, NUM_TAGS, NUM_TAGS)
     targets = [distributions(BATCH, NUM_TAGS)]
@@ -252,14 +261,17 @@ def test_losses_targets_of_pairs():
     crf = make_crf(case, reduction='none', batch_first=True)
     inputs = float_tensor(case.emissions.swapaxes(0, 1)), float_tensor(targets.swapaxes(0, 1)), lengths
     close(crf.cross_entropy(*inputs, pair_targets=float_tensor(pairs.swapaxes(0, 1))), expected)
-    wrong = float_tensor(np.roll(pairs, 1, 3).swapaxes(0, 1))    # of other tags than the targets
+    wrong = float_tensor(np.roll(pairs, 1, 3).swapaxes(0, 1))    # sums do not match the targets
     losses = crf.cross_entropy(*inputs, pair_targets=wrong)
     assert np.isnan(losses.asnumpy()).tolist() == (case.lengths > 1).tolist()
 
 
 @NOT_IN_A_PLAIN_GRAPH
 def test_losses_what_is_forbidden_has_a_price_and_no_gradient(compiled):
-    """A gold tag that breaks constraints costs about 10,000, times its weight; -inf where targets are 0, nothing."""
+    """A gold tag that violates a constraint adds about 10,000 times its weight to the loss.
+
+    An emission of -inf adds nothing where the target is 0, and its gradient is 0.
+    """
     case = Case(2, 3, 1, 3, constraints=(BIO.transitions, BIO.start, BIO.end))
     crf = make_crf(case)
     tags, weights = int_tensor([[1], [0], [2]]), np.array([[1.0], [1.0], [0.5]])
@@ -279,7 +291,7 @@ def test_losses_what_is_forbidden_has_a_price_and_no_gradient(compiled):
 
 
 def test_losses_what_can_not_be_is_nan_in_its_row(compiled):
-    """nan in emissions, a length that can't be, targets that don't add up to 1; then a tag that can't be."""
+    """nan, an invalid length or tag, and targets that do not add up to 1 make only the loss of their row nan."""
     case = Case(4, 4, 5, 3)
     case.lengths[:] = [4, 3, 4, 2, 4]
     case.rescore()
@@ -295,7 +307,7 @@ def test_losses_what_can_not_be_is_nan_in_its_row(compiled):
     emissions, tags, targets = case.emissions.copy(), np.maximum(case.tags, 0), TARGETS.copy()
     good = [float_tensor(emissions), int_tensor(tags), float_tensor(targets), int_tensor(tags.T[:, None]),
             int_tensor(case.lengths)]
-    emissions[1, 0, 2], emissions[3, 3, 0] = np.nan, np.nan      # in the fourth row on padding
+    emissions[1, 0, 2], emissions[3, 3, 0] = np.nan, np.nan      # the second one is on padding
     targets[1, 1] = 0.5
     faulty = run(float_tensor(emissions), good[1], float_tensor(targets), good[3], int_tensor([4, 3, 5, 2, 4]))
     for actual, expected in zip(faulty, run(*good)):
@@ -348,7 +360,11 @@ def test_losses_targets_that_are_no_distributions_are_named():
 
 
 def test_losses_gradients_by_weights_and_costs():
-    """By a weight, the term that it is of; by the cost, the wrong tags to be expected of the chain with costs."""
+    """Gradients by weights and costs agree with enumeration.
+
+    By a tag weight, the gradient is the sum of the loss terms with this weight. By the cost, it is the expected number
+    of wrong tags in the chain with costs.
+    """
     case = Case(8, LENGTH, BATCH, NUM_TAGS)
     crf = make_crf(case)
     inputs = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
@@ -369,7 +385,7 @@ def test_losses_gradients_by_weights_and_costs():
 
 
 def combined(crf, emissions, tags, lengths):
-    """Of all losses one sum, for graphs of any length."""
+    """Sum of all losses, for graphs of any length."""
     paths = ms.ops.stop_gradient(crf.decode(emissions, lengths)[0]).expand_dims(1)
     return (crf.loss(emissions, tags, lengths, tag_weights=TAG_WEIGHTS, cost=0.5) +
             crf.cross_entropy(emissions, ms.ops.softmax(emissions, -1), lengths) +
@@ -378,7 +394,7 @@ def combined(crf, emissions, tags, lengths):
 
 @pytest.mark.slow
 def test_losses_compiled_once_for_all_lengths():
-    """The same as in PyNative mode, which is tested against enumeration."""
+    """A graph compiled for any length agrees with PyNative mode, which other tests compare with enumeration."""
     first = Case(3, 3, 4, 3)
     crf = make_crf(first)
 
@@ -400,10 +416,10 @@ def test_losses_compiled_once_for_all_lengths():
     assert len(set(compiled[2:])) == 1
 
 
-@pytest.mark.parametrize('compiled,name', [                     # these have no operators in C++
+@pytest.mark.parametrize('compiled,name', [                     # pair emissions have no operators in C++
     *itertools.product(('pynative',), LOSSES), *itertools.product(('graph',), IN_A_PLAIN_GRAPH)], indirect=['compiled'])
 def test_losses_loss_and_gradient_with_scores_of_pairs(name, compiled):
-    """With unknown tags as well."""
+    """Losses with pair emissions and unknown tags agree with enumeration, and gradients with central differences."""
     case = Case(2, LENGTH, BATCH, NUM_TAGS, unknown=0.4).with_pairs(3)
     crf, function = make_crf(case), LOSSES[name][0]
 
@@ -429,7 +445,7 @@ def test_losses_loss_and_gradient_with_scores_of_pairs(name, compiled):
 
 
 def test_losses_targets_of_pairs_with_scores_of_pairs():
-    """Those that a layer itself gives are its own distribution: the loss is its entropy."""
+    """If the targets are the layer's own posteriors, the loss is the enumerated entropy of the layer."""
     case = Case(6, LENGTH, BATCH, NUM_TAGS).with_pairs(5)
     crf = make_crf(case, reduction='none', batch_first=True)
     emissions, lengths = float_tensor(case.emissions.swapaxes(0, 1)), int_tensor(case.lengths)

@@ -1,4 +1,4 @@
-"""The tagging with the fewest wrong tags to be expected, beside the enumeration of all taggings in float64."""
+"""Minimum Bayes risk decoding: paths with the fewest expected wrong tags agree with enumeration in float64."""
 
 from ms_crf import CRF
 from ms_crf.native import custom
@@ -12,19 +12,19 @@ from support.chains import assign, make_crf
 from support.oracle import Case
 from support.tensors import close, float_tensor, int_tensor
 
-# Each tag is followed by itself or by the next one.
+# After a tag comes either the same tag or the next tag.
 IN_TURN = (np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool), np.array([1, 1, 0], bool), np.array([1, 0, 1], bool))
 ANY = (ms.Tensor(shape=[None, None, 3], dtype=ms.float32), ms.Tensor(shape=[None], dtype=ms.int32))
 
 
 def most_expected(row):
-    """The number of right tags to be expected of each allowed path: that of the best."""
+    """The largest expected number of correct tags of an allowed path, by enumeration."""
     weights = np.exp(row.scores - row.log_normalizer())
     return max(weights @ (row.paths == path).sum(1) for path in row.paths)
 
 
 def check(case, constrained, free):
-    """Results of both ways, with and without the constraint."""
+    """Compares results with and without constraints with enumeration; returns how many free paths are not allowed."""
     found = 0
     for b, row in enumerate(case.rows):
         for (paths, expected), is_free in ((constrained, False), (free, True)):
@@ -55,7 +55,7 @@ _made: dict = {}
 
 
 def both_ways(compiled):
-    """A layer whose tags are constrained, and the function of both ways, compiled once for all tests."""
+    """A layer with constraints, and a function that decodes with and without them, compiled once for all tests."""
     key = compiled is ms.jit, custom.in_use()
     if key not in _made:
         both = Both(make_crf(Case(0, 5, 8, 3, constraints=IN_TURN)))
@@ -68,7 +68,10 @@ def both_ways(compiled):
 
 
 def test_mbr_the_best_path_and_the_best_tags(compiled):
-    """Some of the best tags, one by one, make no allowed path; with scores of -inf, too."""
+    """Decoding with and without constraints agrees with enumeration, also with scores of -inf.
+
+    In some rows the most probable tags do not form an allowed path.
+    """
     cases = [Case(seed, 5, 8, 3, constraints=IN_TURN, scale=0.5) for seed in (1, 5, 6)]
     cases.append(Case(4, 5, 8, 3, constraints=IN_TURN).forbid(emissions=[(1, 0, 2), (2, 3, 0)], transitions=[(2, 2)],
                                                               end=[2]))
@@ -80,7 +83,7 @@ def test_mbr_the_best_path_and_the_best_tags(compiled):
 
 
 def test_mbr_with_scores_of_pairs(compiled):
-    """Some of which forbid."""
+    """Decoding with pair emissions, some of them -inf, agrees with enumeration."""
     case = Case(6, 5, 8, 3, constraints=IN_TURN, scale=0.5).with_pairs(1, 0.5, [(1, 0, 0, 1), (0, 3, 1, 1)])
     crf = make_crf(case)
 
@@ -104,7 +107,7 @@ def test_mbr_one_exported_graph_for_all_shapes(tmp_path):
 
 
 def test_mbr_the_number_to_be_expected_can_be_differentiated(compiled):
-    """It is the sum of marginals of given tags, whose derivatives are covariances under the enumerated paths."""
+    """Derivatives of the expected number of correct tags agree with covariances over the enumerated paths."""
     case = Case(7, 4, 3, 3)
     crf = make_crf(case, batch_first=True)
     lengths = int_tensor(case.lengths)
@@ -118,7 +121,7 @@ def test_mbr_the_number_to_be_expected_can_be_differentiated(compiled):
             weights = np.exp(row.scores - row.log_normalizer())
             right = (row.paths == row.marginals().argmax(1)).sum(1)
             right = right if weights @ right >= most_expected(row) - 1e-9 else None
-            assert right is not None                             # nothing is forbidden: the best tags are a path
+            assert right is not None                             # no constraints: the best tags are a path
             for t in range(row.length):
                 for tag in range(3):
                     there = row.paths[:, t] == tag

@@ -1,4 +1,4 @@
-"""Every kind of MindSpore's mixed precision around the layer: its own arithmetic stays in float32, beside float64."""
+"""Under all kinds of MindSpore's mixed precision, the layer computes in float32 and agrees with float64 oracles."""
 
 import subprocess
 import sys
@@ -28,14 +28,14 @@ LEVELS = {
     'black list': lambda net: ms.amp.custom_mixed_precision(net, black_list=[nn.LayerNorm]),
     'to_float': lambda net: net.to_float(ms.float16),
 }
-# Of levels that cast in the same way one is compiled with plain operators, which takes seconds: O0 casts nothing, O1 is
-# a white list, O2 a black list, O3 is to_float. The test of the level auto of the layer itself compiles auto.
+# A graph of plain operators takes seconds to compile, so it is compiled for only one of the levels that cast in the
+# same way: O0 casts nothing, O1 is a white list, O2 a black list, and O3 is to_float. Another test compiles level auto.
 IN_A_PLAIN_GRAPH = ['O2', 'O3', 'white list']
 NATIVE = ['native graph', 'native pynative']
 
 
 def at_levels(levels, in_graphs, others):
-    """Tests in graphs of plain operators at some levels, in PyNative mode and other modes at all levels."""
+    """Parametrizes a test: `in_graphs` are the levels in graphs of plain operators, all other modes have all levels."""
     modes = [('graph', level) for level in in_graphs]
     modes += [(mode, level) for mode in ('pynative', *others) for level in levels]
     return pytest.mark.parametrize('compiled,level', modes, indirect=['compiled'])
@@ -43,12 +43,12 @@ def at_levels(levels, in_graphs, others):
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
-    """Where MindSpore may leave the classes that O1 and white lists write anew."""
+    """A working directory in which MindSpore can write the classes that it generates for O1 and white lists."""
     monkeypatch.chdir(tmp_path)
 
 
 class Losses(nn.Cell):
-    """The head's loss, behind a layer that may be cast; its weights are 1, so that nothing is rounded there."""
+    """The loss of a head after a dense layer that may be cast. Its weights are the identity, so it does not round."""
 
     def __init__(self, head):
         super().__init__()
@@ -60,7 +60,7 @@ class Losses(nn.Cell):
 
 
 class Marginals(Losses):
-    """All that is known of the tags."""
+    """Marginals, normalizer, best paths and their scores, after the same dense layer."""
 
     def construct(self, emissions, tags, lengths):
         emissions = self.dense(emissions)
@@ -69,7 +69,7 @@ class Marginals(Losses):
 
 
 def case_of(constraints=None):
-    """Scores that 16 bits hold exactly, with sums that they don't; the same tags with constraints and without."""
+    """A case whose scores are exact in 16 bits, but their sums are not. Its tags do not depend on `constraints`."""
     case = Case(1, 6, 4, 3, scale=40.0, constraints=BIO, integers=True)
     case.emissions[np.arange(6)[:, None] >= case.lengths] = 7.0
     case.constraints = constraints
@@ -85,16 +85,18 @@ _computed: dict = {}
 
 
 def at_level(level, cells, compiled, inputs, derived=None):
-    """What a cell gives at a level, in this mode; all levels are computed, and compiled, at once, in one function, but
-    for auto: a graph gives functions that several levels call the strategy of one of them.
+    """The result of a cell at a level, in this mode.
+
+    One function computes all levels, so that it is compiled once. Level auto has its own function: in a shared graph,
+    MindSpore would use one level's casts for functions that several levels call.
 
     Args:
-        level: of `cells`.
-        cells: function that makes a dict of levels and cells, of what the fixture `compiled` gives.
-        compiled: what the fixture of this name gives.
-        inputs: of all cells.
-        derived: function that takes the cell at its level, as a function, and the cell itself, and gives what is to be
-            computed; None if that is the cell.
+        level: a level of `cells`.
+        cells: function that takes the fixture `compiled` and returns a dict of levels and cells.
+        compiled: the fixture `compiled`.
+        inputs: inputs of all cells.
+        derived: function that takes the cast cell, as a function, and the original cell, and returns the function to
+            compute; None to compute the cell itself.
     """
     key = cells, level == 'auto', compiled is ms.jit, custom.in_use()
     if key not in _computed:
@@ -102,7 +104,7 @@ def at_level(level, cells, compiled, inputs, derived=None):
                                if (name == 'auto') == (level == 'auto')}
         for number, (name, cell) in enumerate(made.items()):
             mixed = LEVELS[name](cell)
-            mixed.update_parameters_name(f'level_{number}.')     # a graph has one Parameter of a name
+            mixed.update_parameters_name(f'level_{number}.')     # parameters of a graph need different names
             functions.append(derived(function_of(mixed), cell) if derived else mixed)
 
         def everything(*inputs):
@@ -119,7 +121,7 @@ def function_of(cell):
     return function
 
 
-# Of all levels, some with constraints and some without, because each combination is compiled.
+# Each level is tested either with or without constraints, because each combination needs a graph.
 CONSTRAINTS = {level: None if level in ('O0', 'O3', 'black list') else BIO for level in LEVELS}
 CONSTRAINED = ['O1', 'O2', 'auto', 'white list']
 
@@ -143,7 +145,7 @@ def test_mixed_precision_loss_and_gradients(level, compiled):
         loss, 0, parameters(cell.head)))
     assert value.dtype == ms.float32
     close(value, case.losses().sum())
-    # What the layer hands on to emissions passes through the 16 bits of the layer before it.
+    # The gradient of the emissions passes through the 16 bits of the dense layer, so its tolerance is larger.
     for actual, expected, tolerance in zip((gradients[0], *gradients[1]), case.gradients(), (1e-2, 1e-5, 1e-5, 1e-5)):
         close(actual, expected, tolerance)
 
@@ -167,7 +169,7 @@ def losses_of_softmax(compiled):
     return {level: Losses(Softmax(3)) for level in (IN_A_PLAIN_GRAPH if compiled is ms.jit else LEVELS)}
 
 
-@at_levels(LEVELS, IN_A_PLAIN_GRAPH, [])                         # it has no operators in C++
+@at_levels(LEVELS, IN_A_PLAIN_GRAPH, [])                         # the softmax head has no operators in C++
 def test_mixed_precision_softmax_head(level, compiled):
     case = case_of()
     top = case.emissions.max(2)
@@ -185,7 +187,7 @@ def test_mixed_precision_level_auto_of_the_layer_itself_and_of_functions(constra
     case = case_of(constraints)
     emissions, tags, lengths = inputs_of(case)
     mixed, crf = ms.amp.auto_mixed_precision(make_crf(case), 'auto', dtype), make_crf(case)
-    mixed.update_parameters_name('mixed.')                       # a graph has one Parameter of a name
+    mixed.update_parameters_name('mixed.')                       # parameters of a graph need different names
 
     def loss(emissions):
         return mixed(emissions, tags, lengths)
@@ -199,7 +201,7 @@ def test_mixed_precision_level_auto_of_the_layer_itself_and_of_functions(constra
     functions = [ms.amp.auto_mixed_precision(function, 'auto', dtype)
                  for function in ((normalizer, tutorial) if constraints is None else (normalizer,))]
 
-    if not in_a_plain_graph(compiled):                           # there the test of losses has this level
+    if not in_a_plain_graph(compiled):                           # see IN_A_PLAIN_GRAPH
         close(compiled(loss)(emissions), case.losses().sum())
 
     def everything(emissions):
@@ -224,7 +226,7 @@ def models(compiled):
 @pytest.mark.parametrize('compiled,level', [*(('pynative', level) for level in LEVELS),
                                             *(('native graph', level) for level in CONSTRAINED)], indirect=['compiled'])
 def test_mixed_precision_the_whole_model(level, compiled):
-    """What comes into its CRF is rounded; what comes out of it agrees with the layer given the same."""
+    """Loss and gradients of a whole model at each level agree with the model in float32, within 16-bit rounding."""
     inputs, lengths, tags = int_tensor([[1, 2, 3, 4], [5, 6, 0, 0]]), int_tensor([4, 2]), int_tensor([[0, 1, 2, 0]] * 2)
     alone = model()
     expected, gradients = ms.value_and_grad(alone, None, alone.trainable_params())(inputs, lengths, tags)
@@ -243,7 +245,7 @@ def test_mixed_precision_the_layer_in_a_black_list_is_refused():
 
 
 class OfPairs(nn.Cell):
-    """What plain operators compute of a chain with pair emissions."""
+    """Results of a layer with pair emissions, which plain operators compute."""
 
     def __init__(self, crf):
         super().__init__()
@@ -262,7 +264,7 @@ def chains_of_pairs(compiled):
 @at_levels(['O1', 'O2', 'white list'], ['white list'], [])
 def test_mixed_precision_pair_emissions(level, compiled):
     case = case_of().with_pairs(1, 40.0)
-    case.pairs = np.round(case.pairs)                            # a network casts what comes in
+    case.pairs = np.round(case.pairs)                            # exact in 16 bits, because the cast rounds inputs
     case.rescore()
     inputs = (*inputs_of(case), float_tensor(case.pairs))
     log_prob, edges, entropy, paths = at_level(level, chains_of_pairs, compiled, inputs)

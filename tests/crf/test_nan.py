@@ -1,4 +1,4 @@
-"""nan and +inf in emissions and parameters, and lengths that can't be: seen in all that is said of their rows."""
+"""nan and +inf in emissions and parameters, and invalid lengths, make all results of their rows nan."""
 
 from ms_crf import CRF, allowed_transitions
 from ms_crf.crf.selection import LOWEST
@@ -16,8 +16,8 @@ NAN, INF = float('nan'), float('inf')
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 BIOES = allowed_transitions('BIOES', ['O', 'B', 'I', 'E', 'S'])
 
-# Each way of finding paths and of adding them up: one position, steps joined pairwise, one by one, and in blocks; the
-# shapes and constraints of other files, whose graphs serve here too.
+# These shapes cover each algorithm: one position, steps joined in pairs, step by step, and in blocks. Other files use
+# the same shapes and constraints, so their graphs are reused.
 SHAPES = {'one position': (1, 4, 3), 'pairwise': (5, 4, 3), 'one by one': (4, 40, 5), 'in blocks': (66, 4, 3),
           'one by one in blocks': (130, 6, 9)}
 CONSTRAINTS = {'one by one': BIOES, 'in blocks': BIO}
@@ -25,13 +25,13 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) if 'blocks' in name else name
 
 
 def layer_for(name, compiled):
-    """Where steps are taken one by one, of best paths alone, because other calls know no such way."""
+    """The layer for a shape. If steps are computed one by one, it only finds best paths: no other call does that."""
     case = Case(0, 2, 2, SHAPES[name][2], constraints=CONSTRAINTS.get(name))
     return AllCalls.of(case, compiled, results=AllCalls.PATHS if 'one by one' in name else AllCalls.RESULTS)
 
 
 def paths_and_values(layer, *inputs):
-    """Arrays of all that a layer says of each row."""
+    """Arrays of the paths, and arrays of all other results of each row."""
     actual = layer(*inputs)
     paths, values = zip(actual['decode'], actual['nbest'])
     values += (actual['viterbi'][0],)
@@ -44,7 +44,7 @@ def paths_and_values(layer, *inputs):
 @NOT_IN_PLAIN_PYNATIVE
 @pytest.mark.parametrize('name', SLOW)
 def test_nan_in_one_emission_is_seen(name, compiled):
-    """In its row's scores, wherever it stands; paths are valid, the other rows are as they were."""
+    """nan or +inf in an emission makes all values of its row nan. Paths stay valid, and other rows do not change."""
     length, batch, num_tags = SHAPES[name]
     rng = np.random.default_rng(0)
     emissions, tags = rng.normal(size=SHAPES[name]).astype(np.float32), rng.integers(0, num_tags, (length, batch))
@@ -60,7 +60,7 @@ def test_nan_in_one_emission_is_seen(name, compiled):
     for position, tag, value in places:
         faulty = emissions.copy()
         faulty[position, 0, tag] = value
-        faulty[1:, 1] = value                                    # padding is not looked at
+        faulty[1:, 1] = value                                    # padding has no influence
         several, actual = results(faulty)
         for values, expected in zip(actual, clean_values):
             assert np.isnan(values[0]).all()
@@ -72,7 +72,7 @@ def test_nan_in_one_emission_is_seen(name, compiled):
 @NOT_IN_PLAIN_PYNATIVE
 @pytest.mark.parametrize('name', SLOW)
 def test_nan_a_length_that_can_not_be_gives_nan_in_its_row_alone(name, compiled):
-    """All calls stay usable; paths are those of a length of 0 or of the padded length."""
+    """An invalid length makes only the values of its row nan; its paths are the paths of the nearest valid length."""
     length, batch, num_tags = SHAPES[name]
     rng = np.random.default_rng(1)
     emissions = float_tensor(rng.normal(size=SHAPES[name]))
@@ -87,7 +87,7 @@ def test_nan_a_length_that_can_not_be_gives_nan_in_its_row_alone(name, compiled)
     wrongs = (-1, length + 1, -2 ** 31)
     for wrong, nearest in zip(wrongs, (length if wrong > 0 else 0 for wrong in wrongs)):
         paths, actual = results(wrong)
-        paths_of_nearest, good = results(nearest)                # the function goes on serving good input
+        paths_of_nearest, good = results(nearest)                # valid input still works afterwards
         for values, expected in zip(actual, good):
             assert np.isnan(values[0]).all() and np.isfinite(expected).all()
             close(values[1:], expected[1:])
@@ -104,7 +104,7 @@ def test_nan_in_a_parameter_is_seen(compiled):
         for value in (NAN, INF):
             faulty = scores.copy()
             faulty.flat[-1] = value
-            ms.ops.assign(parameter, float_tensor(faulty))       # a graph does not see set_data once it is compiled
+            ms.ops.assign(parameter, float_tensor(faulty))       # a compiled graph does not see set_data
             _, (best, nbest, viterbi, *probabilities) = paths_and_values(layer, *inputs)
             for actual in (best, viterbi, nbest):
                 assert np.isnan(actual).all()
@@ -113,7 +113,7 @@ def test_nan_in_a_parameter_is_seen(compiled):
             ms.ops.assign(parameter, float_tensor(scores))
 
 
-@pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # the softmax head has no operators in C++
 def test_nan_the_softmax_head_sees_nan_and_lengths_that_can_not_be(compiled):
     head = Softmax(3, reduction='none')
     emissions = np.random.default_rng(0).normal(size=(4, 3, 3))
@@ -129,13 +129,13 @@ def test_nan_the_softmax_head_sees_nan_and_lengths_that_can_not_be(compiled):
     for actual in run(float_tensor(emissions), ms.Tensor(np.array([4, 2 ** 32 + 2, -3]))):
         assert is_nan(actual) == [False, True, True]
     for value in (NAN, INF):
-        emissions[2, 0, 1], emissions[2, 1, 1] = value, value    # real, and on padding
+        emissions[2, 0, 1], emissions[2, 1, 1] = value, value    # at a real position, and on padding
         for actual in run(float_tensor(emissions), ms.Tensor(np.array([4, 2, 4]))):
             assert is_nan(actual) == [True, False, False]
 
 
 def test_nan_absent_paths_of_a_row_with_nan():
-    """More paths asked for than there are, in a row that can't be scored."""
+    """If n exceeds the number of paths, a row with nan has only nan scores; other rows pad with the score LOWEST."""
     crf = CRF(2)
     emissions = np.zeros((2, 2, 2))
     emissions[0, 0, 0] = NAN

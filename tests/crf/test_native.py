@@ -1,4 +1,4 @@
-"""The operators in C++: by themselves beside float64 NumPy, and in the layer beside the graph of plain operators."""
+"""The operators in C++ agree with NumPy in float64, and the layer with them agrees with plain operators."""
 
 import inspect
 import subprocess
@@ -37,7 +37,7 @@ def test_native_random_batches(chain_operators):
 
 
 def test_native_wrong_inputs_are_refused():
-    """Numbers, shapes and types of inputs, of all operators: each is refused before an input is read."""
+    """Each operator refuses a wrong number, shape or type of inputs before it reads an input."""
     operators = WrongInputs(library.find().path, np.random.default_rng(0))
     for seed in range(20):
         check_chain(operators, np.random.default_rng(seed))
@@ -55,7 +55,7 @@ print(ms.jit(crf.backends.native.packed_normalizer)(ops.zeros((4, 2, 3)), wrong,
 
 @pytest.mark.slow
 def test_native_a_wrong_input_is_named():
-    """By the exception that MindSpore raises; in a process of its own, which MindSpore cannot use for more then."""
+    """MindSpore's exception names the wrong input. The test uses a new process, because the error breaks MindSpore."""
     result = subprocess.run([sys.executable, '-c', WRONG_INPUT], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert result.returncode == 1
     assert 'ChainNormalizer: seq_length: expected integers of shape (2), found int64 of shape (3)' in result.stderr
@@ -63,7 +63,7 @@ def test_native_a_wrong_input_is_named():
 
 @pytest.mark.slow
 def test_native_random_batches_with_the_checks_of_the_compiler():
-    """Addresses, and what C++ leaves undefined."""
+    """Random batches raise no error of the address sanitizer or of the undefined behaviour sanitizer."""
     command = [sys.executable, 'benchmarks/fuzz_native.py', '--cases', '150', '--seed', '7', '--sanitize']
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
     if 'no sanitizers' in result.stdout:
@@ -82,14 +82,14 @@ def test_native_long_sentences_and_many_tags(length, batch, tags, chain_operator
 
 
 def counted(call):
-    """How many rows a call sends by products, and in the log domain as well."""
+    """Number of rows that a call computes by products, and number of rows that it repeats in the log domain."""
     before = library.counts()
     call()
     return tuple(after - earlier for earlier, after in zip(before, library.counts()))
 
 
 def test_native_which_way_rows_go():
-    """Only rows whose scores products can't hold go through the log domain; plain operators take neither."""
+    """The operators in C++ use the log domain only for rows whose products overflow; plain operators count no rows."""
     case, wide = Case(0, 5, 4, 3), Case(0, 5, 4, 3, scale=2000.0)
     emissions, lengths = float_tensor(case.emissions), int_tensor([5, 3, 5, 0])
     for scores, by_logarithms in ((case.scores, 0), (wide.scores, 3)):
@@ -107,7 +107,7 @@ def test_native_which_way_rows_go():
 @pytest.mark.slow
 @pytest.mark.parametrize('constraints', [None, BIO])
 def test_native_equal_to_the_graph_of_plain_operators(constraints):
-    """Values to 1e-6, gradients to 1e-5, paths to the last tag."""
+    """C++ and plain operators agree: values within 1e-6, gradients within 1e-5, paths exactly."""
     rng = np.random.default_rng(1)
     crf = CRF(3, batch_first=True, constraints=constraints)
     for parameter in parameters(crf):
@@ -138,7 +138,7 @@ def test_native_equal_to_the_graph_of_plain_operators(constraints):
 
 
 def test_native_one_place_chooses_the_implementation():
-    """Operators in C++ have neither pair emissions nor a temperature."""
+    """`backend_for` chooses plain operators for pair emissions and temperatures, which the operators in C++ lack."""
     backends = CRF(3).backends
     pairs = float_tensor(np.zeros((3, 2, 3, 3)))
     assert backends.backend_for() is backends.native
@@ -154,7 +154,7 @@ def test_native_both_implementations_have_the_same_calls():
     def calls(implementation):
         return {name for name, value in vars(implementation).items() if callable(value) and not name.startswith('_')}
 
-    # The preparation of the recursions, and the one call that is a graph of plain operators on CPU too.
+    # `potentials` prepares the recursions of plain operators. `nbest_spans` uses plain operators on all devices.
     assert calls(PlainBackend) - calls(NativeBackend) == {'potentials', 'nbest_spans'}
     assert calls(NativeBackend) < calls(PlainBackend)
     for name in calls(NativeBackend):
@@ -164,11 +164,11 @@ def test_native_both_implementations_have_the_same_calls():
 
 @pytest.mark.slow
 def test_native_an_exported_graph_has_plain_operators(tmp_path):
-    """It runs where there is no library."""
+    """An exported graph contains only plain operators, so it runs without the library of C++ operators."""
     case = Case(0, 4, 2, 3)
     crf = make_crf(case)
     emissions, lengths = float_tensor(case.emissions), int_tensor(case.lengths)
-    before = crf.decode(emissions, lengths)[1].asnumpy()         # compiled with the operators
+    before = crf.decode(emissions, lengths)[1].asnumpy()         # with the operators in C++
 
     class Decode(ms.nn.Cell):
         def __init__(self):

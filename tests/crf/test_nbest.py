@@ -1,4 +1,4 @@
-"""The n best paths for any n, beside every path: which, in which order, and no more than there are."""
+"""The n best paths agree with enumeration for any n: the paths, their order, and how many exist."""
 
 from ms_crf import CRF, allowed_transitions
 from ms_crf.crf.selection import LOWEST
@@ -16,7 +16,7 @@ BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 
 
 def in_order(row):
-    """All paths of an `oracle.Row`, best first; of equals the one with the lowest last tag, then the one before it."""
+    """All paths of an `oracle.Row`, best first. Ties are in the order of the last tag, then of the tag before it."""
     return sorted(zip(row.scores, row.paths.tolist()), key=lambda pair: (-pair[0], pair[1][::-1]))
 
 
@@ -32,10 +32,10 @@ def check(case, actual, n):
         assert not paths[b, :, row.length:].any()
 
 
-@pytest.mark.parametrize('constraints,few,many', [                       # up to 8 one after the other
+@pytest.mark.parametrize('constraints,few,many', [                       # another algorithm for n above 8
     (None, 8, 300), pytest.param(BIO, 9, 40, marks=NOT_IN_A_PLAIN_GRAPH)])
 def test_nbest_many_paths_and_ties(constraints, few, many, compiled):
-    """Whole numbers: nearly every score occurs many times; then zeros, of which all paths are equal."""
+    """Ties are in the documented order, by enumeration: first with whole numbers, then with zeros for all scores."""
     case = Case(3, 5, 4, 3, integers=True, constraints=constraints)
     crf = make_crf(case)
 
@@ -64,7 +64,7 @@ def test_nbest_two_hundred_of_six_words_and_a_thousand_of_one(compiled):
         check(case, compiled(nbest)(float_tensor(case.emissions), int_tensor(case.lengths)), n)
 
 
-@pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # the softmax head has no operators in C++
 def test_nbest_softmax_head(compiled):
     case = Case(2, 4, 3, 3)
     case.scores = {name: np.zeros_like(values) for name, values in case.scores.items()}
@@ -82,7 +82,7 @@ def test_nbest_softmax_head(compiled):
 
 
 def test_nbest_scores_of_many_can_be_differentiated(compiled):
-    """A path's score changes by 1 with each emission on it."""
+    """The score of a path has the derivative 1 by each emission on the path, and 0 by all others."""
     case = Case(4, 3, 2, 3)
     crf = make_crf(case)
     lengths = int_tensor(case.lengths)

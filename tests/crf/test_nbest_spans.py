@@ -1,4 +1,4 @@
-"""The n best sets of spans, beside every path: which, in which order, and how probable each is in all."""
+"""The n best sets of spans agree with enumeration: the sets, their order and their total probabilities."""
 
 from collections import Counter
 
@@ -18,8 +18,15 @@ TAGS = ['O', 'B-X', 'I-X', 'I-Y']
 
 
 def sets_in_order(row, same):
-    """Of all paths of an `oracle.Row`, by what they stand for: score and tags of the best tagging, and log probability
-    of all together; best first; of equals the tagging with the lowest last tag, then the lowest before it."""
+    """The sets of equivalent paths of an `oracle.Row`, best first, by enumeration.
+
+    Each item is the score and the tags of the best path of a set, and the log probability of the set. Ties are in the
+    order of the last tag, then of the tag before it.
+
+    Args:
+        row: an `oracle.Row`.
+        same: function that maps a path to its set.
+    """
     found = {}
     for score, path in sorted(zip(row.scores, row.paths.tolist()), key=lambda pair: (-pair[0], pair[1][::-1])):
         found.setdefault(same(path), []).append((score, path))
@@ -44,9 +51,12 @@ def check(case, actual, n, same=spans_of_path):
         assert not paths[b, count:].any() and not paths[b, :, row.length:].any()
 
 
-@pytest.mark.parametrize('compiled', MODES, indirect=True)      # there is no operator in C++
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # nbest_spans has no operator in C++
 def test_nbest_spans_every_set_of_spans_counts_once(compiled):
-    """Some stand for eight taggings; whole numbers, which make many of them equal; zeros, of which all are."""
+    """Each set of spans is returned once, as in enumeration, even if up to eight taggings have the same spans.
+
+    One case has whole numbers, so that many scores are equal. In another case all scores are 0.
+    """
     case = Case(3, 5, 5, 4, integers=True)
     crf, table = make_crf(case), span_steps(TAGS)
     assert max(Counter(map(spans_of_path, case.rows[0].paths.tolist())).values()) == 8
@@ -74,7 +84,10 @@ def test_nbest_spans_scores_of_pairs():
 
 @pytest.mark.slow
 def test_nbest_spans_any_table():
-    """Steps may say nothing, which makes one set of all taggings; or all, then it is `nbest`; more than there are."""
+    """Any table of steps can be used; n may be larger than the number of sets.
+
+    With a table of zeros, all taggings form one set. With different values for all steps, the result equals `nbest`.
+    """
     case = Case(4, 3, 4, 3)
     crf = make_crf(case, batch_first=True)
     inputs, lengths = float_tensor(case.emissions.swapaxes(0, 1)), int_tensor(case.lengths)
@@ -89,7 +102,10 @@ def test_nbest_spans_any_table():
 
 @pytest.mark.slow
 def test_nbest_spans_many_shapes_and_tables():
-    """Of one to three kinds of steps, so that most sets have many taggings; ties among whole numbers."""
+    """Random shapes and tables agree with enumeration.
+
+    Tables have one to three different values, so that most sets contain many taggings. Whole numbers cause ties.
+    """
     rng = np.random.default_rng(0)
     for seed in range(12):
         num_tags, length, n, kinds = (int(number) for number in rng.integers(1, (5, 6, 25, 4)))
@@ -104,7 +120,7 @@ def test_nbest_spans_many_shapes_and_tables():
 
 
 def test_nbest_spans_tables_of_which_only_begin_and_end_say_something():
-    """Taggings differ by their first and last tags alone."""
+    """If the table distinguishes only first and last tags, sets of paths differ only in these tags."""
     case = Case(5, 4, 3, 3)
     table = np.zeros((4, 4), int)
     table[3, :3], table[:3, 3] = [1, 1, 2], [0, 3, 3]
@@ -114,7 +130,7 @@ def test_nbest_spans_tables_of_which_only_begin_and_end_say_something():
 
 @pytest.mark.slow
 def test_nbest_spans_constraints_and_minus_infinity():
-    """Where the tags are constrained to a scheme, each set has one tagging."""
+    """With the constraints of a scheme each set has one tagging, so the sets are the enumerated paths."""
     tags = ['O', 'B', 'I']
     constraints = allowed_transitions('BIO', tags)
     case = Case(6, 4, 4, 3, constraints=(constraints.transitions, constraints.start, constraints.end))
@@ -125,7 +141,11 @@ def test_nbest_spans_constraints_and_minus_infinity():
 
 @pytest.mark.slow
 def test_nbest_spans_gradients_of_scores_and_log_probabilities():
-    """Of a score, the emissions on the tagging; of a log probability, its taggings' marginals minus those of all."""
+    """Gradients by emissions agree with enumeration.
+
+    The gradient of a score is 1 at each emission on the best tagging. The gradient of a log probability is the
+    marginals within the set minus the marginals of all paths.
+    """
     case = Case(7, 4, 1, 4)
     crf, table = make_crf(case), span_steps(TAGS)
 

@@ -1,4 +1,4 @@
-"""Numbers: float16, large scores, long sentences."""
+"""Numerical precision: other float types, large scores and long sentences agree with float64 oracles."""
 
 from ms_crf import (
     CRF,
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 def log_domain(emissions, scores, lengths):
-    """Log normaliser (B,) and marginals (L, B, K) by plain recursions in float64."""
+    """Log normalizer (B,) and marginals (L, B, K) by forward and backward recursions in float64."""
     def log_sum(values, axis):
         top = values.max(axis, keepdims=True)
         return (top + np.log(np.exp(values - top).sum(axis, keepdims=True))).squeeze(axis)
@@ -52,7 +52,7 @@ def check_loss(case, tolerance=1e-5):
 def test_numbers_other_floats_are_computed_in_float32(compiled):
     case, dtypes = Case(0, 5, 3, 3), (ms.float16, ms.bfloat16, ms.float64)
     crf = make_crf(case)
-    if in_a_plain_graph(compiled):                               # test_mixed_precision.py has float16 there
+    if in_a_plain_graph(compiled):                               # test_mixed_precision.py tests float16 there
         dtypes = dtypes[1:]
     inputs = [float_tensor(np.clip(case.emissions, -9, 9)).astype(dtype) for dtype in dtypes]
     tags, lengths = int_tensor(case.tags), int_tensor(case.lengths)
@@ -81,7 +81,7 @@ def test_numbers_other_floats_are_computed_in_float32(compiled):
         assert compute_score(emissions, tags, lengths - 1, mask, *scores).dtype == ms.float32
         assert viterbi_decode(emissions, mask, *scores)[0].dtype == ms.float32
 
-    # -inf forbids in all of them; their other numbers are whole, which all hold.
+    # -inf forbids in all types. All other scores are small whole numbers, which are exact in each type.
     case.emissions = np.round(np.clip(case.emissions, -4, 4))
     case.forbid(emissions=[(1, 0, 1), (3, 0, 0)], transitions=[(1, 1), (0, 2)], start=[2], end=[2])
     assign(crf, case.scores)
@@ -93,7 +93,7 @@ def test_numbers_other_floats_are_computed_in_float32(compiled):
 
 @NOT_IN_A_PLAIN_GRAPH
 def test_numbers_zero_scores_count_paths(compiled):
-    """All paths alike: the normaliser is T log K, every tag has 1 / K."""
+    """If all scores are 0, the normalizer is the log of the number of paths: length * log(num_tags)."""
     lengths = [12, 7, 1, 0]
     mask = sequence_mask(int_tensor(lengths), 12)
 
@@ -114,11 +114,14 @@ def test_numbers_large_emissions_stay_finite_and_exact(size, constrained):
         case = Case(seed, 6, 4, 3, constraints=constraints)
         case.emissions[:] = rng.choice([-size, 0.0, size], case.emissions.shape)
         case.rescore()
-        check_loss(case, max(1e-5, size * 1e-7))                 # float32 tells 10,000 from 10,000.001, no finer
+        check_loss(case, max(1e-5, size * 1e-7))                 # float32 has about seven digits
 
 
 def test_numbers_what_products_can_not_hold():
-    """Transitions of hundreds of nats: the only way on leads through a tag that is hopeless up to there."""
+    """With transitions of -900 nats products underflow, but the loss agrees with enumeration.
+
+    The only good step begins at a tag whose score is 900 nats lower.
+    """
     case = Case(0, 6, 4, 3)
     case.scores['transitions'][:] = -900.0
     case.scores['transitions'][2, 1] = 0.0
@@ -129,7 +132,7 @@ def test_numbers_what_products_can_not_hold():
 @pytest.mark.parametrize('scale,length,compiled', [(1.0, 300, 'native graph'), (100.0, 5000, 'native graph'),
                                                    (1.0, 300, 'pynative')], indirect=['compiled'])
 def test_numbers_long_sentences(scale, length, compiled):
-    """More positions than are unrolled, against plain recursions in float64."""
+    """Sentences that are too long for unrolled loops agree with recursions in float64."""
     rng = np.random.default_rng(0)
     batch, num_tags = 4, 9
     lengths = np.array([length, length - 1, 2, length // 2])
@@ -174,7 +177,7 @@ def test_numbers_long_sentences(scale, length, compiled):
 
 
 def max_product(emissions, scores):
-    """Score of the best path by a plain recursion in float64."""
+    """Score of the best path by a Viterbi recursion in float64."""
     best = scores['start'] + emissions[0]
     for emission in emissions[1:]:
         best = (best[:, None] + scores['transitions']).max(0) + emission
@@ -182,7 +185,7 @@ def max_product(emissions, scores):
 
 
 def test_numbers_one_block_and_many_agree():
-    """140 positions go through a loop of blocks, 60 don't: the same sentences either way."""
+    """The same sentences have equal results padded to 140 positions, in a loop over blocks, and to 60, in one block."""
     case = Case(0, 4, 2, 3)
     crf = make_crf(case, reduction='none')
     rng = np.random.default_rng(0)
@@ -196,7 +199,7 @@ def test_numbers_one_block_and_many_agree():
 
 @pytest.mark.parametrize('spread', [20.0, 60.0, 100.0])
 def test_numbers_confident_models(spread):
-    """One tag ahead by tens of nats at each position, as after long training, with transitions to match."""
+    """Losses and marginals agree with enumeration if one tag leads by tens of nats, as after long training."""
     rng = np.random.default_rng(0)
     case = Case(0, 7, 4, 3)
     case.scores = {'transitions': rng.normal(size=(3, 3)) * spread / 4, 'start': rng.normal(size=3) * spread,
@@ -211,7 +214,10 @@ def test_numbers_confident_models(spread):
 
 @pytest.mark.parametrize('batch,unknown', [(6, 0.0), (10, 0.3)])
 def test_numbers_calls_repeat_to_the_bit(batch, unknown):
-    """MindSpore divides a graph's work among threads in other ways at its sixth to fifteenth call, to time them."""
+    """32 calls of a graph return exactly the same bits.
+
+    MindSpore tries different divisions among threads in the sixth to fifteenth call, to find the fastest.
+    """
     case = Case(0, 5, batch, 3, unknown=unknown)
     crf = make_crf(case)
     emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)

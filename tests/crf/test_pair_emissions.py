@@ -1,4 +1,7 @@
-"""Scores of pairs of tags at each step: the layer against all paths, in both modes, and what it refuses."""
+"""Pair emissions, scores of pairs of tags at each step: the layer agrees with enumeration in both modes.
+
+Also tests the errors for invalid pair emissions.
+"""
 
 from ms_crf import allowed_transitions, post_decode
 
@@ -26,7 +29,7 @@ calls = {}
 
 
 def all_calls(case, compiled, n=4):
-    """What all calls give for a case; compiled once for each shape and constraints."""
+    """The results of all calls for a case. They are compiled once for each number of tags and constraints."""
     key = compiled is ms.jit, case.num_tags, str(case.constraints)
     if key not in calls:
         crf = make_crf(case)
@@ -54,7 +57,7 @@ def all_calls(case, compiled, n=4):
 
 
 def by_step(case, of_row):
-    """Values (n - 1, K, K) of each row as (L - 1, B, K, K), 0 on padding."""
+    """An array (L - 1, B, K, K) of the values (n - 1, K, K) of each row, with 0 on padding."""
     result = np.zeros((len(case.emissions) - 1, len(case.rows), case.num_tags, case.num_tags))
     for b, row in enumerate(case.rows):
         if row.length:
@@ -93,7 +96,7 @@ def test_pair_emissions_agrees_with_all_paths(name, compiled):
     ('pynative', (1, 3, 2)), ('pynative', (2, 1, 3)), ('pynative', (11, 2, 2)),
     ('graph', (11, 2, 2))], indirect=['compiled'])
 def test_pair_emissions_agrees_in_other_shapes(shape, compiled):
-    """Without any step, with one, and with more than the loops over steps have in a block."""
+    """The layer agrees with enumeration without any step, with one step, and with more steps than a block has."""
     case = Case(5, *shape, unknown=0.3).with_pairs(6)
     check(case, all_calls(case, compiled))
 
@@ -107,7 +110,10 @@ def test_pair_emissions_agrees_with_constraints():
 @pytest.mark.slow
 @pytest.mark.parametrize('compiled', ['pynative', 'native pynative'], indirect=True)
 def test_pair_emissions_pairs_of_zero_change_nothing(compiled):
-    """Here plain operators in the log domain, there those in C++ or scaled products."""
+    """Pair emissions of 0 do not change any result.
+
+    Without pair emissions the layer uses operators in C++ or scaled products, with them the log domain.
+    """
     case = Case(9, **SHAPE, unknown=0.3)
     crf = make_crf(case, reduction='none')
     nothing = float_tensor(np.zeros((4, 4, 3, 3)))
@@ -124,7 +130,10 @@ def test_pair_emissions_pairs_of_zero_change_nothing(compiled):
 
 @of_plain_operators
 def test_pair_emissions_posteriors_of_pairs_and_their_gradients(compiled):
-    """With pair emissions and, of the rest, without; batch first, with what is forbidden."""
+    """Posteriors of pairs and their gradients agree with enumeration, with `batch_first` and with forbidden steps.
+
+    The posteriors are also tested without pair emissions.
+    """
     case = Case(10, **SHAPE).with_pairs(11, 1.0, FORBIDDEN).forbid(emissions=[(1, 0, 1)], transitions=[(2, 0)])
     factors = np.random.default_rng(0).normal(size=case.pairs.shape)
     crf = make_crf(case, batch_first=True)
@@ -156,7 +165,7 @@ def test_pair_emissions_posteriors_of_pairs_and_their_gradients(compiled):
 @pytest.mark.slow
 @of_plain_operators
 def test_pair_emissions_a_row_hurts_no_other(compiled):
-    """One of which no path remains, one with nan in its pairs, then with +inf, one without any position, one sound."""
+    """A row without any path, a row with nan or +inf in its pairs and an empty row do not change a valid row."""
     for value in (np.nan, np.inf):
         case = Case(12, **SHAPE)
         case.lengths = np.array([5, 3, 0, 5])
@@ -179,7 +188,7 @@ def test_pair_emissions_a_row_hurts_no_other(compiled):
 
 
 def test_pair_emissions_gradients_of_a_sound_row_stay_in_it():
-    """A row without any path and a row without any position have none; others have nan and +inf."""
+    """The gradient of a valid row's loss is 0 in a row without any path and in an empty row, next to nan and +inf."""
     case = Case(12, 4, 5, 3)
     case.lengths = np.array([4, 3, 4, 0, 4])
     case.with_pairs(13)
@@ -197,7 +206,7 @@ def test_pair_emissions_gradients_of_a_sound_row_stay_in_it():
 
 @of_plain_operators
 def test_pair_emissions_second_derivatives(compiled):
-    """Of the loss, in the graph: the change of its gradient along the gradient, beside enumeration a little further."""
+    """In a graph, second derivatives of the loss agree with central differences of enumerated gradients."""
     if compiled is not ms.jit:
         pytest.skip('PyNative mode of MindSpore gets second derivatives wrong')
     case = Case(14, 4, 2, 2, unknown=0.3).with_pairs(15)

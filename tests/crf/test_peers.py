@@ -1,4 +1,4 @@
-"""The layer and the BiLSTM beside their PyTorch counterparts, at sizes that enumeration does not reach."""
+"""The layer and the BiLSTM agree with pytorch-crf and PyTorch's LSTM, at sizes too large for enumeration."""
 
 from ms_crf import CRF, post_decode
 from ms_crf.nn.bilstm import BiLSTM
@@ -46,7 +46,7 @@ def test_peers_same_as_pytorch_crf(compiled):
 
 
 def test_peers_same_as_pytorch_lstm():
-    """Weights brought over by name; MindSpore's fused LSTM has PyTorch's order of gates."""
+    """The BiLSTM agrees with PyTorch's. Weights are copied by name, since both have the same order of gates."""
     rng = np.random.default_rng(0)
     inputs, lengths = rng.normal(size=(9, 4, 5)).astype(np.float32), np.array([9, 4, 1, 6])
     ours = BiLSTM(5, 6)

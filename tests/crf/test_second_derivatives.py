@@ -1,4 +1,4 @@
-"""Derivatives of gradients beside central differences of the enumerated gradients, in both modes."""
+"""Second derivatives agree with central differences of enumerated gradients, in both modes."""
 
 from ms_crf import CRF, allowed_transitions, compute_normalizer
 
@@ -18,13 +18,13 @@ STEP = 1e-5
 
 
 def directions(case, seed):
-    """For emissions, transitions, start and end; anything on padding."""
+    """Random directions for emissions, transitions, start and end scores, also on padding."""
     rng = np.random.default_rng(seed)
     return [rng.normal(size=array.shape) for array in (case.emissions, *(case.scores[name] for name in NAMES))]
 
 
 def difference(case, direction, of_case):
-    """Central difference, along a direction, of what a function makes of the case."""
+    """Central difference along a direction of `of_case(case)`."""
     values = []
     emissions, scores = case.emissions, case.scores
     for sign in (1, -1):
@@ -38,7 +38,7 @@ def difference(case, direction, of_case):
 
 
 def gradients_of_normalizer(case):
-    """Of the sum, by emissions, transitions, start and end."""
+    """Gradients of the summed normalizer by emissions, transitions, start and end scores."""
     emissions = case.by_position(lambda _, row: row.marginals())
     transitions = sum(row.transition_counts() for row in case.rows if row.length)
     ends = sum(emissions[n - 1, b] for b, n in enumerate(case.lengths) if n)
@@ -46,9 +46,9 @@ def gradients_of_normalizer(case):
 
 
 def derivative_of_gradient(function, crf):
-    """The derivative, by emissions and the layer's scores, of the gradient of a function times a direction.
+    """A function that returns the derivative, by emissions and the layer's scores, of a gradient times a direction.
 
-    It takes emissions, tags and lengths as the function does, and the direction of emissions, transitions, start, end.
+    Its arguments are emissions, tags and lengths, and the direction of emissions, transitions, start and end scores.
     """
     weights = parameters(crf)
 
@@ -61,7 +61,7 @@ def derivative_of_gradient(function, crf):
 
 
 def tensors(case, direction):
-    """What the derivative of a gradient takes."""
+    """Arguments of a function that `derivative_of_gradient` returns."""
     return (float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths),
             *map(float_tensor, direction))
 
@@ -73,7 +73,7 @@ def check(actual, expected):
         close(one, other, 3e-5)
 
 
-# Few shapes and constraints, because each is compiled.
+# There are few shapes and constraints, because each needs a graph.
 CASES = {
     'constrained': {'length': 4},
     'unknown tags': {'length': 4, 'unknown': 0.4},
@@ -92,10 +92,10 @@ def test_second_derivatives_of_the_loss(compiled):
     run = compiled(derivative_of_gradient(loss, crf))
     for name, options in CASES.items():
         if name == 'single tokens' and compiled is ms.jit:
-            continue                                             # one more to compile, and computed as four are
+            continue                                             # would need a graph, but computes like length 4
         case = Case(5, batch=3, num_tags=3, constraints=BIO, **options)
         if 'products' in name:
-            case.emissions[:2, 0, :2] = 0.0                      # two tags alike: a derivative that is not 0
+            case.emissions[:2, 0, :2] = 0.0                      # two equal tags, so that the derivative is not 0
             for scores in case.scores.values():
                 scores[..., :2] = np.round(scores[..., :1] / 50)
             case.rescore()
@@ -105,13 +105,16 @@ def test_second_derivatives_of_the_loss(compiled):
 
 
 def test_second_derivatives_of_what_is_made_of_the_loss():
-    """Losses squared, in a graph: PyNative mode gets these wrong for (x * x * x).sum() as well."""
+    """In a graph, second derivatives of squared losses agree with central differences of enumerated gradients.
+
+    PyNative mode of MindSpore computes such derivatives wrongly, even for (x * x * x).sum().
+    """
     case = Case(1, 3, 4, 3)
     case.lengths[2] = 0
     case.rescore()
     direction = directions(case, 1)
     none, crf = (make_crf(case, batch_first=True, reduction=reduction) for reduction in ('none', 'token_mean'))
-    crf.transitions, crf.start_transitions, crf.end_transitions = parameters(none)    # a graph has one of a name
+    crf.transitions, crf.start_transitions, crf.end_transitions = parameters(none)    # names in a graph are unique
 
     def squared(emissions, tags, lengths):
         emissions, tags = emissions.swapaxes(0, 1), tags.swapaxes(0, 1)
@@ -123,7 +126,7 @@ def test_second_derivatives_of_what_is_made_of_the_loss():
         emissions = case.by_position(lambda b, row: row.marginals() - row.marginals(case.known(b)))
         rows = [row.transition_counts() - row.transition_counts(case.known(b)) if row.length else 0.0
                 for b, row in enumerate(case.rows)]
-        # What the squares of a row's loss and of the mean of tokens make of its gradient.
+        # By the chain rule, the squares of a row's loss and of the mean scale the gradient of the row.
         factors = 2 * losses + 2 * losses.sum() / case.lengths.sum() ** 2
         emissions = emissions * factors[:, None]
         ends = sum(emissions[n - 1, b] for b, n in enumerate(case.lengths) if n)
@@ -138,7 +141,7 @@ def test_second_derivatives_of_normalizer_and_log_probability_together(compiled)
     case = Case(2, 4, 3, 3)
     crf, direction = make_crf(case), directions(case, 2)
 
-    def normalizer(emissions, tags, lengths):                    # alone in the graph, where each takes seconds
+    def normalizer(emissions, tags, lengths):                    # only this one in a graph, to save seconds
         return crf.normalizer(emissions, lengths).sum()
 
     def total(emissions, tags, lengths):
@@ -150,7 +153,10 @@ def test_second_derivatives_of_normalizer_and_log_probability_together(compiled)
 
 @pytest.mark.parametrize('compiled', ['pynative', 'native pynative'], indirect=True)
 def test_second_derivatives_of_the_function_of_the_tutorial(compiled):
-    """In a graph it is the same cell as the normalizer of a layer."""
+    """Second derivatives of `compute_normalizer` agree with central differences of enumerated gradients.
+
+    They are not tested in a graph, where the function uses the same cell as the normalizer of a layer.
+    """
     case = Case(3, 4, 3, 3)
     direction = directions(case, 3)
     mask = ms.Tensor(np.arange(4)[:, None] < case.lengths)
@@ -170,7 +176,7 @@ def test_second_derivatives_of_the_function_of_the_tutorial(compiled):
 
 
 def test_second_derivatives_in_long_sentences():
-    """Without transitions each position is by itself: diag(p) - p p'."""
+    """Without transitions the positions are independent, so the second derivatives are known: diag(p) - p p'."""
     length, num_tags = 150, 3
     rng = np.random.default_rng(0)
     emissions, direction = rng.normal(size=(2, length, 1, num_tags))

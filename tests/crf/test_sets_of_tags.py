@@ -1,4 +1,4 @@
-"""The loss of sets of tags, which say for each token what tags it may have, beside all paths through them."""
+"""Tags as sets: the loss of sets of allowed tags for each token agrees with enumeration of all paths through them."""
 
 from ms_crf import CRF, allowed_transitions, check_batch
 from ms_crf.nn.softmax import Softmax
@@ -16,14 +16,14 @@ SHAPE = 5, 4, 3
 
 
 def sets_for(seed):
-    """(length, batch, tags) bools; O may stand everywhere, so that constraints leave a path."""
+    """Random bools (length, batch, num_tags). Each set contains O, so that constraints leave a path."""
     sets = np.random.default_rng(seed).random(SHAPE) < 0.5
     sets[..., 0] = True
     return sets
 
 
 def restricted(case, sets):
-    """The rows of a case with the paths through the sets alone."""
+    """The rows of a case, with only the paths through the sets."""
     return [Row(np.where(sets[:row.length, b], case.emissions[:row.length, b], -np.inf), case.scores, case.constraints)
             for b, row in enumerate(case.rows)]
 
@@ -87,7 +87,7 @@ def test_sets_of_tags_what_is_no_set_is_refused():
     check_batch(sets, case.lengths, 3)
     empty = sets.copy()
     empty[0, 2] = False
-    empty[4, 1] = False                          # behind the end of its row, where it does not matter
+    empty[4, 1] = False                          # on padding, where it has no influence
     case.lengths[1:3] = 1, 5
     message = 'bool tags must allow at least one tag for each token, got none in row 2, position 0'
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""What MindSpore can make of the layer besides graphs of one shape: graphs of any length, and what it can't."""
+"""Transformations of MindSpore: graphs for any length work, and unsupported transformations are refused."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ def test_transformations_loss_and_gradient_are_compiled_once_for_all_lengths():
         for actual, expected in zip((by_emissions, *by_scores), case.gradients()):
             close(actual, expected)
         compiled.append(compiled_graphs())
-    # One for the first length, one for the second, then one for all.
+    # MindSpore compiles a graph for the first length, another for the second, then one for all lengths.
     assert len(set(compiled[2:])) == 1
 
 
@@ -70,7 +70,10 @@ assert results() == before
 
 
 def test_transformations_what_is_recorded_by_trace_is_refused(tmp_path):
-    """It would go the way that the first call went; afterwards all is as before. A recording needs a program's file."""
+    """ms.jit with capture_mode='trace' raises an error, because it would always take the branches of the first call.
+
+    Results after the error are the same as before. The test writes a file, because a trace needs the program's file.
+    """
     file = tmp_path / 'program.py'
     file.write_text(RECORDED, encoding='utf-8')
     result = subprocess.run([sys.executable, str(file)], env={**os.environ, 'PYTHONPATH': str(ROOT)}, timeout=120,
@@ -81,7 +84,7 @@ def test_transformations_what_is_recorded_by_trace_is_refused(tmp_path):
 
 
 def test_transformations_what_serves_instead_of_vmap_and_jacobians(case):
-    """Rows of one batch, and `ms.vjp` or gradients of sums with factors."""
+    """The Jacobian of the normalizers by `ms.vjp`, row by row, agrees with the enumerated marginals."""
     crf = make_crf(case)
     lengths = int_tensor(case.lengths)
 
@@ -98,9 +101,9 @@ def test_transformations_what_serves_instead_of_vmap_and_jacobians(case):
 
 
 def test_transformations_n_best_paths_of_any_shape_are_refused(case, tmp_path, monkeypatch):
-    """In one line; a function of a known shape serves."""
+    """In a graph for any shape `nbest` raises an error of one line; with a fixed shape it works."""
     crf = make_crf(case)
-    monkeypatch.chdir(tmp_path)                                  # where MindSpore leaves rank_0/
+    monkeypatch.chdir(tmp_path)                                  # MindSpore writes rank_0/ here
 
     class Best(nn.Cell):
         def construct(self, emissions):

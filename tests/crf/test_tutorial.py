@@ -1,4 +1,4 @@
-"""The functions and the cell of the MindSpore tutorial on LSTM+CRF, and its two sentences."""
+"""The functions and the cell of the MindSpore tutorial on LSTM+CRF, and training on its two sentences."""
 
 from ms_crf import (
     BiLSTM_CRF,
@@ -19,12 +19,13 @@ from support.chains import MODES
 from support.oracle import Case
 from support.tensors import close, float_tensor, int_tensor
 
-# Places of -inf in a case of 5 positions, 4 rows (the first full) and 3 tags: none, of all kinds, and a column.
+# Indices of -inf in a case of 5 positions, 4 rows (the first one without padding) and 3 tags: none, in all scores, and
+# in a column of the transitions.
 FORBIDDEN = ({}, {'emissions': [(1, 0, 1), (3, 0, 0)], 'transitions': [(1, 1), (0, 2)], 'start': [2], 'end': [2]},
              {'transitions': [(slice(None), 1)]})
 
 
-@pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operator in C++
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # sequence_mask has no operator in C++
 def test_tutorial_sequence_mask(compiled):
     def both(lengths):
         return sequence_mask(lengths, 4), sequence_mask(lengths, 4, batch_first=True)
@@ -66,7 +67,10 @@ def test_tutorial_functions_agree_with_all_paths(compiled):
 
 
 def test_tutorial_post_decode_does_not_read_behind_the_end():
-    """A history as the tutorial's own recursion leaves it: on padding it goes on choosing."""
+    """`post_decode` ignores steps of the history on padding, and agrees with enumeration.
+
+    The history is computed as in the tutorial, whose recursion continues on padding.
+    """
     case = Case(1, 6, 5, 3)
     history, scores = [], case.scores['start'] + case.emissions[0]
     transitions, ends = case.scores['transitions'], scores.copy()
@@ -83,7 +87,7 @@ def test_tutorial_post_decode_does_not_read_behind_the_end():
 
 
 def test_tutorial_bilstm_does_not_see_padding(compiled):
-    """Each sentence alone, without padding, gives the same states; a row of length 0 gives finite ones."""
+    """The states of each sentence equal its states without padding; states of an empty row are finite."""
     ms.set_seed(1)
     lstm = BiLSTM(3, 8)
     rng = np.random.default_rng(0)
@@ -119,7 +123,7 @@ def test_tutorial_cell_runs_in_graph_mode():
 
 @pytest.mark.slow
 def test_tutorial_two_sentences():
-    """500 steps of SGD find both sentences' tags, the loop compiled as one step."""
+    """After 500 steps of SGD, 499 of them compiled, the model predicts the tags of both sentences."""
     training_data = [
         ('the wall street journal reported today that apple corporation made money'.split(),
          'B I I I O O O B I O O'.split()),
@@ -142,7 +146,7 @@ def test_tutorial_two_sentences():
         loss, grads = grad_fn(data, seq_length, label)
         return ms.ops.depend(loss, optimizer(grads))
 
-    first = train_step(data, lengths, labels)                    # as the tutorial runs it
+    first = train_step(data, lengths, labels)                    # not compiled, as in the tutorial
     compiled_step = ms.jit(train_step)
     for _ in range(499):
         loss = compiled_step(data, lengths, labels)

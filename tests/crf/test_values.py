@@ -1,4 +1,4 @@
-"""Tags and lengths that can't be, which no shape or type shows, in both modes."""
+"""Invalid values of tags and lengths, of all integer types, make results nan, are clipped or raise errors."""
 
 import itertools
 
@@ -18,7 +18,7 @@ from support.tensors import close, float_tensor, int_tensor, is_nan
 pytestmark = pytest.mark.slow
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
-# Types and values; each call gets the tags of a type with the lengths of the type in its place.
+# Types and invalid values. A call combines the tags and the lengths at the same index of these lists.
 IMPOSSIBLE_TAGS = [(ms.int64, (2 ** 32 + 1, 2 ** 62)), (ms.uint32, (2 ** 32 - 1, 2 ** 31)),
                    (ms.uint64, (2 ** 32 + 1, 2 ** 63 + 1, 2 ** 64 - 1)), (ms.uint8, (255,)), (ms.int32, (3,))]
 IMPOSSIBLE_LENGTHS = [(ms.int64, (2 ** 32 + 2, -2 ** 32 + 2)), (ms.uint8, (200,)), (ms.uint64, (2 ** 64 - 1,)),
@@ -26,7 +26,7 @@ IMPOSSIBLE_LENGTHS = [(ms.int64, (2 ** 32 + 2, -2 ** 32 + 2)), (ms.uint8, (200,)
 
 
 def of_all_types(impossible):
-    """Lists of type and value, each with all types, in which every value occurs; then the same again."""
+    """Endless lists of (type, value) with all types, which together contain each value."""
     for index in itertools.count():
         yield [(dtype, values[index % len(values)]) for dtype, values in impossible]
 
@@ -34,11 +34,14 @@ def of_all_types(impossible):
 @pytest.mark.parametrize('compiled,head', [*((mode, CRF) for mode in (*MODES, 'native graph', 'native pynative')),
                                            *((mode, Softmax) for mode in MODES)], indirect=['compiled'])
 def test_values_tags_and_lengths_of_any_width_are_taken_for_no_others(head, compiled):
-    """An impossible tag at a real position makes the loss nan, on padding it changes nothing; a negative one is not
-    known. An impossible length makes it nan as well, which no reduction hides. All types are compiled at once."""
+    """Values that a cast to 32 bits would make valid are still invalid.
+
+    An invalid tag or length makes the loss nan, also after a reduction. On padding an invalid tag changes nothing. A
+    negative tag is unknown. One function tests all types, so that it is compiled once.
+    """
     reductions = ['token_mean'] if in_a_plain_graph(compiled) else ['mean', 'token_mean', 'sum']
     layer, *reducing = [head(3, reduction=reduction) for reduction in ('none', *reductions)]
-    if head is CRF:                                              # a graph has one Parameter of a name
+    if head is CRF:                                              # names in a graph are unique
         for other in reducing:
             other.transitions, other.start_transitions, other.end_transitions = parameters(layer)
     emissions, lengths = float_tensor(np.random.default_rng(0).normal(size=(4, 3, 3))), int_tensor([4, 2, 4])
@@ -47,7 +50,7 @@ def test_values_tags_and_lengths_of_any_width_are_taken_for_no_others(head, comp
     expected, expected_of_unknown = (layer(emissions, int_tensor(tags), lengths).asnumpy() for tags in (known, unknown))
     count = len(IMPOSSIBLE_TAGS)
 
-    def losses(*tensors):                                        # tags, then lengths; each of all types
+    def losses(*tensors):                                        # tags of all types, then lengths of all types
         return ([layer(emissions, tensors[index], tensors[count + index]) for index in range(count)],
                 [other(emissions, tensors[0], tensors[count]) for other in reducing])
 
@@ -56,14 +59,14 @@ def test_values_tags_and_lengths_of_any_width_are_taken_for_no_others(head, comp
 
     run = compiled(losses)
     known, full = typed(count * [known], IMPOSSIBLE_TAGS), typed(count * [[4, 2, 4]], IMPOSSIBLE_LENGTHS)
-    # PyNative mode takes four seconds for each round with plain operators.
+    # A round with plain operators takes four seconds in PyNative mode.
     rounds = 3 if compiled is ms.jit or custom.in_use() or head is Softmax else 1
     negatives = (-2 ** 32 + 1, -2 ** 32, -2 ** 63)[:rounds]
     for negative, impossible_tags, impossible_lengths in zip(
             negatives, of_all_types(IMPOSSIBLE_TAGS), of_all_types(IMPOSSIBLE_LENGTHS)):
         at_real_position, on_padding = np.ones((2, count, 4, 3), np.uint64)
         at_real_position[:, 2, 0] = on_padding[:, 2, 1] = [tag for _, tag in impossible_tags]
-        on_padding[0, 1, 2] = negative % 2 ** 64                 # in int64
+        on_padding[0, 1, 2] = negative % 2 ** 64                 # the bits of the int64
         by_tags, reduced = run(*typed(at_real_position, IMPOSSIBLE_TAGS), *full)
         assert all(is_nan(actual)[0] for actual in by_tags) and all(map(is_nan, reduced))
         wrong = [ms.Tensor(np.array([length, 2, 0], ms.dtype_to_nptype(dtype)))
@@ -88,7 +91,7 @@ def test_values_compute_score_of_an_impossible_or_unknown_tag_is_nan(compiled):
 
     run = compiled(score)
     for tag in (-1, 3, 2 ** 32, -2 ** 40):
-        tags = np.where(np.arange(5)[:, None] < case.lengths, case.tags, tag)       # on padding it may stand
+        tags = np.where(np.arange(5)[:, None] < case.lengths, case.tags, tag)       # padding may hold any tag
         close(run(ms.Tensor(tags)), expected)
         tags[1, 0] = tag
         actual = run(ms.Tensor(tags))
@@ -110,7 +113,7 @@ def test_values_bilstm_takes_lengths_for_the_nearest_that_can_be(compiled):
     close(run(ms.Tensor(np.array([5, 0, 5]))), expected)
 
 
-@pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operator in C++
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # sequence_mask has no operator in C++
 def test_values_sequence_mask_takes_lengths_for_the_nearest_that_can_be(compiled):
     def mask(lengths):
         return sequence_mask(lengths, 3, batch_first=True)

@@ -1,4 +1,4 @@
-"""Where the library of the operators comes from, and when there is none: each case in a process of its own."""
+"""Where the library of C++ operators is found or compiled, and when it is missing. Each case has its own process."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from support.paths import ROOT
 from support.trainings import files
 
 pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
-SECONDS = 300                  # that a process gets at most
+SECONDS = 300                  # time limit of a process
 FIND = 'from ms_crf.native import library; found = library.find(); print(found.path); print(found.reason)'
 
 
@@ -28,7 +28,7 @@ def start(*arguments, **variables):
 
 
 def find(**variables):
-    """(path, reason) as a new process has it."""
+    """(path, reason) of `library.find()` in a new process with these environment variables."""
     output, errors = start('-c', FIND, **variables).communicate(timeout=SECONDS)
     assert errors == ''
     path, reason = output.splitlines()
@@ -37,14 +37,17 @@ def find(**variables):
 
 @pytest.fixture
 def nobody(tmp_path):
-    """Variables of someone without a C++ compiler."""
+    """Environment variables of a user without a C++ compiler."""
     folder = tmp_path / 'bin'
     folder.mkdir()
     return {'PATH': str(folder), 'XDG_CACHE_HOME': str(tmp_path / 'cache')}
 
 
 def test_library_compiled_once_into_a_folder_of_the_users_own(quick, tmp_path, nobody):
-    """By two processes at once; afterwards no compiler is needed."""
+    """Two processes at the same time compile the library only once, into a private folder.
+
+    Afterwards the library is found without a compiler.
+    """
     both = [start('-c', FIND, **quick) for _ in range(2)]
     paths = {process.communicate(timeout=SECONDS)[0].splitlines()[0] for process in both}
     assert len(paths) == 1 and [process.returncode for process in both] == [0, 0] and calls(tmp_path) == 1
@@ -72,7 +75,7 @@ def test_library_what_others_may_write_to_is_not_loaded(tmp_path, nobody):
 
 @pytest.fixture
 def quick(tmp_path, nobody):
-    """Variables of someone whose compiler is quick, because it copies a library; each of its calls leaves a file."""
+    """Environment variables of a user with a compiler that only copies a library, and leaves a file for each call."""
     compiler = tmp_path / 'bin' / 'c++'
     compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\n'
                         f'PATH={os.environ["PATH"]}\nmktemp {tmp_path}/call-XXXXXX && '
@@ -82,7 +85,7 @@ def quick(tmp_path, nobody):
 
 
 def calls(tmp_path):
-    """How often the compiler of `quick` was called."""
+    """Number of calls of the compiler of `quick`."""
     return len(list(tmp_path.glob('call-*')))
 
 
@@ -133,7 +136,7 @@ def test_library_a_damaged_library_without_a_compiler(quick, nobody, tmp_path):
     assert (path, reason) == (None, 'found no working C++ compiler; install g++, or run: pip install ziglang')
 
 
-#: Prints what reaches the disk, and ends the process at the rename with the number in its argument.
+#: Program that prints each sync and rename. It ends at the rename whose number is its argument; 0 for never.
 WATCHED = """
 import os, sys
 from ms_crf.native import library
@@ -167,7 +170,7 @@ def test_library_what_reaches_the_disk_in_which_order(quick):
 @pytest.mark.slow
 @pytest.mark.parametrize('number', [1, 2])
 def test_library_a_crash_leads_to_another_compilation(quick, tmp_path, number):
-    """Also where a damaged library and its checksum were to be replaced."""
+    """After a crash between two renames the library is compiled again, also when it replaces a damaged library."""
     for expected in (2, 4):
         crashed = start('-c', WATCHED, str(number), **quick)
         crashed.communicate(timeout=SECONDS)
@@ -182,7 +185,10 @@ def test_library_a_crash_leads_to_another_compilation(quick, tmp_path, number):
 @pytest.mark.parametrize('mode,safe', [(0o755, True), (0o1777, True), (0o775, False), (0o757, False), (0o777, False)])
 @pytest.mark.parametrize('linked', [False, True], ids=['folder', 'behind a link'])
 def test_library_folders_above_the_cache_that_others_may_write_to(quick, tmp_path, mode, safe, linked):
-    """Another user could put a folder in the place of the cache, unless the sticky bit forbids it."""
+    """A cache is refused if other users can write to a folder above it, because they could replace the cache.
+
+    The sticky bit prevents this, so such folders are accepted.
+    """
     above = tmp_path / 'above'
     (above / 'mine').mkdir(parents=True)
     above.chmod(mode)
@@ -226,7 +232,7 @@ def test_library_links_that_lead_nowhere(quick, tmp_path):
 
 
 def test_library_folders_that_are_missing_are_made_for_the_user_alone(quick, tmp_path):
-    """Whatever mode new folders usually have."""
+    """Missing folders of the cache are created with mode 0700, whatever the umask is."""
     quick['XDG_CACHE_HOME'] = str(tmp_path / 'one' / '..' / 'one' / 'two')
     output, _ = start('-c', f'import os; os.umask(0o002); {FIND}', **quick).communicate(timeout=SECONDS)
     assert 'compiled here' in output
@@ -243,14 +249,17 @@ def test_library_why_there_is_none(variables, reason):
 
 @pytest.mark.slow
 def test_library_without_a_compiler(nobody, corpora, tmp_path):
-    """train.py says so in one line, and trains; the version tells it as well."""
+    """Without a compiler train.py prints one line about the slower plain operators, and trains.
+
+    An HMM does not use the operators, so its training prints no such line.
+    """
     nobody['PYTHONPATH'] = str(tmp_path)
-    (tmp_path / 'ziglang.py').write_text('raise SystemExit(1)')  # if it is installed, it does not work
+    (tmp_path / 'ziglang.py').write_text('raise SystemExit(1)')  # hides an installed ziglang
     reason = 'found no working C++ compiler'
     assert find(**nobody) == (None, f'{reason}; install g++, or run: pip install ziglang')
     output, errors = start('train.py', '--model', 'hmm', *files(corpora), '--save', str(tmp_path / 'hmm'),
                            **nobody).communicate(timeout=SECONDS)
-    assert errors == '' and 'saved in' in output                 # which needs none
+    assert errors == '' and 'saved in' in output                 # an HMM needs no operators
     output, errors = start('train.py', *files(corpora), '--epochs', '1', '--word-dim', '6', '--hidden', '6', '--char',
                            'none', '--save', str(tmp_path / 'run'), '--device', 'CPU',
                            **nobody).communicate(timeout=SECONDS)
@@ -262,7 +271,10 @@ def test_library_without_a_compiler(nobody, corpora, tmp_path):
 
 @pytest.mark.slow
 def test_library_a_compiler_that_does_not_know_the_processor(nobody, tmp_path):
-    """It compiles for all processors; without optimizing, which takes most of the time."""
+    """If the compiler does not know -march, the library is compiled for all processors of the family.
+
+    The compiler of this test uses -O0, because optimization takes most of the time.
+    """
     compiler = tmp_path / 'bin' / 'c++'
     compiler.write_text(f'#!/bin/sh\ncase "$*" in *-march*) exit 1 ;; esac\nPATH={os.environ["PATH"]}\n'
                         f'exec {" ".join(next(library.compilers()))} "$@" -O0\n')
@@ -277,5 +289,5 @@ def test_library_processors_of_three_kinds(tmp_path):
                            (f'{flags} avx512f', 'x86-64-v3'), (flags.replace(' fma', ''), 'x86-64')):
         file = tmp_path / 'cpuinfo'
         file.write_text(f'processor\t: 0\nflags\t\t: {text}\n')
-        assert library.level(str(file)) in (expected, None)      # None on processors of another kind
+        assert library.level(str(file)) in (expected, None)      # None on other architectures
     assert library.name_of('x86-64') != library.name_of('x86-64-v3')

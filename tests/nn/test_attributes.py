@@ -1,4 +1,4 @@
-"""Attributes of the layer and of all cells cannot change behind the back of what was computed with them; copies."""
+"""Attributes of cells cannot change after construction, because graphs depend on them. Copies of cells work."""
 
 import copy
 import pickle
@@ -23,7 +23,7 @@ LENGTHS = int_tensor([4, 1, 0, 3])
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 IDS = int_tensor(RNG.integers(0, 5, (4, 4)))
 
-# Of each cell how it is made, and arguments of a call.
+# For each cell: a function that creates it, and the arguments of a call, or None if the cell is not called here.
 CELLS = {
     CRF: (lambda: CRF(3, constraints=BIO), (EMISSIONS, TAGS, LENGTHS)),
     Softmax: (lambda: Softmax(3), (EMISSIONS, TAGS, LENGTHS)),
@@ -39,7 +39,7 @@ CELLS = {
 }
 
 
-QUICK = Softmax, transformer.Linear, SubwordTagger, TaggerNetwork       # graphs of other cells take longer to compile
+QUICK = Softmax, transformer.Linear, SubwordTagger, TaggerNetwork       # graphs of all other cells take longer
 
 
 def test_attributes_all_cells_have_fixed_attributes():
@@ -50,7 +50,10 @@ def test_attributes_all_cells_have_fixed_attributes():
 
 
 def check_refused(cell, in_a_graph):
-    """Each public attribute that the construction set: another value, its own value, and its deletion."""
+    """Checks that no public attribute set by the constructor can be assigned or deleted.
+
+    Tries several values for each attribute; for parameters also their current value, if the cell is in a graph.
+    """
     message = rf'{type(cell).__name__}\.(\w+) [^\n]*$'
     own = {name for name in {*vars(cell), *cell._params, *cell._cells} - set(vars(nn.Cell())) if name[0] != '_'}
     assert own and own <= cell._fixed
@@ -68,7 +71,7 @@ def check_refused(cell, in_a_graph):
 
 
 def copies_of(cell):
-    """A copy, and of cells that hold none of MindSpore's own layers, which it cannot pickle, a pickle."""
+    """A deep copy of a cell, and a pickled copy if it contains no layers of MindSpore, which cannot be pickled."""
     yield copy.deepcopy(cell)
     if isinstance(cell, (CRF, Softmax, characters.CharacterTable, transformer.Linear)):
         yield pickle.loads(pickle.dumps(cell))
@@ -77,7 +80,10 @@ def copies_of(cell):
 @pytest.mark.parametrize('cell', [cell if cell in QUICK else pytest.param(cell, marks=pytest.mark.slow)
                                   for cell in CELLS])
 def test_attributes_are_refused_and_copies_compute_the_same(cell):
-    """Before a call, after one, and after a graph; a copy is as new, and has parameters of its own."""
+    """Attributes cannot be assigned before a call, after a call, and after compilation.
+
+    Copies compute the same as the original and have separate parameters: changing a copy leaves the original.
+    """
     make, arguments = CELLS[cell]
     one = make()
     check_refused(one, False)
@@ -104,7 +110,10 @@ def test_attributes_are_refused_and_copies_compute_the_same(cell):
 
 @pytest.mark.slow
 def test_attributes_training_a_copy_leaves_the_original():
-    """Of a layer that was compiled, gradients included; a copy of a copy that is gone finds none of its graphs."""
+    """Training a copy of a compiled layer does not change the original's parameters or results.
+
+    The second copy behaves as the first one did, so it does not reuse graphs of the deleted first copy.
+    """
     crf = CRF(3, reduction='mean')
     step = ms.jit(ms.value_and_grad(crf, None, crf.trainable_params()))
     before = [parameter.asnumpy().copy() for parameter in crf.trainable_params()]
@@ -133,7 +142,10 @@ def test_attributes_constraints_are_a_copy():
 
 @pytest.mark.parametrize('compiled', ['graph', 'native pynative'], indirect=True)
 def test_attributes_parameters_may_be_shared_until_there_is_a_graph(compiled):
-    """Results are those of a layer that was made with the scores; afterwards one is told what to do instead."""
+    """A layer with the parameters of another layer returns the other layer's results.
+
+    After a graph is compiled, assigning a parameter raises an error that names `ops.assign`.
+    """
     crf, other = CRF(3), CRF(3)
     crf(EMISSIONS, TAGS)
     for name in ('transitions', 'start_transitions', 'end_transitions'):
@@ -160,7 +172,7 @@ def test_attributes_a_subclass_sets_attributes_until_it_is_made():
 
 
 def test_attributes_parameters_of_another_size_are_named(compiled):
-    """A parameter can change its shape by itself."""
+    """If a parameter has changed its shape, calls raise an error with the parameter's name and both shapes."""
     crf, lstm = CRF(3), bilstm.BiLSTM(3, 4)
     crf.transitions.set_data(ops.zeros((2, 3)), slice_shape=True)
     for call in (lambda: crf(EMISSIONS, TAGS), lambda: crf.marginals(EMISSIONS), lambda: crf.entropy(EMISSIONS)):
@@ -182,7 +194,7 @@ def test_attributes_paths_of_another_shape_are_named(head, compiled):
 
 
 def test_attributes_types_of_parameters(compiled):
-    """Scores of 16 bits give what these scores give in 32."""
+    """Parameters in float16 have the same loss as the same values in float32."""
     crf, rounded = CRF(3), CRF(3)
     for parameter, same in zip(crf.get_parameters(), rounded.get_parameters()):
         parameter.set_dtype(ms.float16)

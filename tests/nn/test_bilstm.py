@@ -1,4 +1,4 @@
-"""The BiLSTM and all its gradients, compared with float64 NumPy; the LSTM in NumPy, compared with PyTorch's."""
+"""The BiLSTM and its gradients agree with an LSTM in float64 NumPy, which agrees with PyTorch's LSTM."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ LENGTH, BATCH, WIDTH, HIDDEN = 5, 4, 3, 6
 
 
 def weighted_by_numpy(names, lengths, factors, arrays):
-    """The weighted sum of the outputs, of a dict of 'inputs' and the weights by their names."""
+    """The weighted sum of the outputs by NumPy. `arrays` is a dict of 'inputs' and of the weights by name."""
     weights = [arrays[name] for name in names]
     return sum((bilstm(arrays['inputs'][:length, row], weights[:4], weights[4:]) * factors[:length, row]).sum()
                for row, length in enumerate(lengths) if length)
@@ -23,7 +23,10 @@ def weighted_by_numpy(names, lengths, factors, arrays):
 
 @pytest.mark.parametrize('training', [pytest.param(False, marks=pytest.mark.quick), True])
 def test_bilstm_outputs_and_gradients_are_those_of_numpy(compiled, training):
-    """At real positions, whatever stands on padding; one compiled function serves all lengths, 0 and 1 among them."""
+    """Outputs at real positions and all gradients agree with float64 NumPy, whatever padding contains.
+
+    One compiled function works with all lengths, including 0 and 1.
+    """
     ms.set_seed(1)
     lstm = BiLSTM(WIDTH, HIDDEN).set_train(training)
     weights = lstm.trainable_params()
@@ -49,7 +52,7 @@ def test_bilstm_outputs_and_gradients_are_those_of_numpy(compiled, training):
         assert not by_inputs.asnumpy()[~real].any()
         arrays = {'inputs': inputs.astype(float), **dict(zip(names, values))}
         gradients = {'inputs': by_inputs, **{weight.name: gradient for weight, gradient in zip(weights, by_weights)}}
-        for name, gradient in gradients.items():                 # in random directions, which miss no wrong entry
+        for name, gradient in gradients.items():                 # a random direction involves all entries
             for _ in range(3):
                 direction = generator.normal(size=arrays[name].shape)
                 expected = derivative(partial(weighted_by_numpy, names, lengths, factors), arrays, name, direction)

@@ -1,4 +1,4 @@
-"""The operators in C++ of BiLSTM and characters: by themselves beside float64 NumPy, and what a graph makes of them."""
+"""The C++ operators of BiLSTM and characters agree with float64 NumPy, and networks with plain operators."""
 
 import sys
 
@@ -30,7 +30,7 @@ def test_native_cells_random_batches(check):
 @pytest.mark.slow
 @pytest.mark.parametrize('check', [check_lstm, check_characters])
 def test_native_cells_wrong_inputs_are_refused(check):
-    """Numbers, shapes and types of inputs, of all operators: each is refused before an input is read."""
+    """Each operator refuses a wrong number, shape or type of inputs before it reads an input."""
     operators = WrongInputs(library.find().path, np.random.default_rng(0))
     for seed in range(15):
         check(operators, np.random.default_rng(seed))
@@ -38,13 +38,13 @@ def test_native_cells_wrong_inputs_are_refused(check):
 
 @pytest.fixture(scope='module')
 def network():
-    """A small one, with two layers over characters."""
+    """A small network with characters and two BiLSTM layers."""
     ms.set_seed(1)
     return TaggerNetwork(9, 5, 4, 6, num_layers=2, num_characters=7, char_dim=4, char_width=3)
 
 
 def arrays():
-    """Seven forms, two of them long, in sentences of 4, 1 and 0 words."""
+    """Inputs and tags of a batch: seven distinct word forms, two of them long, in sentences of 4, 1 and 0 words."""
     rng = np.random.default_rng(0)
     spellings = rng.integers(0, 7, (7, 6))
     spellings[2:, 3:] = 0
@@ -55,7 +55,7 @@ def arrays():
 
 @pytest.mark.slow
 def test_native_cells_equal_to_the_graph_of_plain_operators(network):
-    """Loss to 1e-6, gradients to 1e-5, the same paths."""
+    """C++ and plain operators agree: the loss within 1e-6, gradients within 1e-5, paths exactly."""
     step = ms.value_and_grad(network, 0, network.trainable_params())
 
     def everything(*batch):
@@ -77,7 +77,10 @@ def test_native_cells_equal_to_the_graph_of_plain_operators(network):
 
 @pytest.mark.parametrize('jit', [pytest.param(ms.jit, marks=pytest.mark.slow), lambda function: function])
 def test_native_cells_gates_of_forms_beforehand(jit):
-    """Scores are those of plain operators from the vectors where the forms stand; forms behind `count` don't matter."""
+    """Emissions from the precomputed gates of distinct word forms agree with plain operators on the words' vectors.
+
+    Forms after the first `count` have no influence.
+    """
     ms.set_seed(1)
     network = TaggerNetwork(9, 5, 4, 6, char='none')
     vectors = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
@@ -99,7 +102,7 @@ def test_native_cells_gates_of_forms_beforehand(jit):
 
 @pytest.mark.slow
 def test_native_cells_an_exported_graph_has_plain_operators(network, tmp_path):
-    """It runs where there is no library, at any length."""
+    """An exported graph contains only plain operators, so it runs without the library. Its emissions are the same."""
 
     class Emissions(ms.nn.Cell):
         def __init__(self):

@@ -1,4 +1,4 @@
-"""The cells of the tagger and the updates, compared with float64 NumPy, and the updates with PyTorch's optimizers."""
+"""The cells of the tagger agree with float64 NumPy; the optimizers agree with NumPy and with PyTorch."""
 
 import importlib.util
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ def test_network_character_cnn_is_a_convolution_with_maximum(compiled, generator
     cnn = CharacterCNN(9, 3, 4)
     spellings = some_spellings(generator)
     table = cnn.table.weight.asnumpy().astype(float)
-    filters = cnn.filters.weight.asnumpy().astype(float).reshape(4, 3, 3)        # (width, place, dim)
+    filters = cnn.filters.weight.asnumpy().astype(float).reshape(4, 3, 3)        # (width, offset, dim)
     expected = np.zeros((6, 4))
     for word, ids in enumerate(spellings):
         vectors = [np.zeros(3)] * 2 + [table[character] for character in ids if character] + [np.zeros(3)] * 2
@@ -66,12 +66,12 @@ def test_network_character_lstm_gives_the_last_states_of_both_directions(compile
     close(actual, expected)
 
 
-@pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # the softmax head has no operators in C++
 @pytest.mark.parametrize('batch_first', [False, True])
 def test_network_softmax_head(compiled, generator, batch_first):
     emissions = generator.normal(size=(5, 3, 4))
     lengths, tags = np.array([5, 0, 3]), generator.integers(0, 4, (5, 3))
-    tags[1, 0] = -1                                              # not known
+    tags[1, 0] = -1                                              # unknown
     probabilities = np.exp(emissions) / np.exp(emissions).sum(2, keepdims=True)
     live = np.arange(5)[:, None] < lengths
     picked = np.take_along_axis(probabilities, np.maximum(tags, 0)[:, :, None], 2)[:, :, 0]
@@ -103,7 +103,7 @@ def small_inputs(generator):
 @NOT_IN_A_PLAIN_GRAPH
 @pytest.mark.parametrize('options', [{'char': 'none', 'head': 'softmax'}, {'char': 'lstm', 'num_layers': 2}])
 def test_network_the_network_reads_words_by_their_place(compiled, generator, options):
-    """What stands on padding, and in which order the distinct words come, does not matter."""
+    """The order of the distinct words and the indices on padding do not change paths and scores."""
     ms.set_seed(1)
     network = TaggerNetwork(7, 3, 4, 6, num_characters=9, char_dim=2, char_width=4, **options)
     words, forms, long_, short, places, lengths = (tensor.asnumpy() for tensor in small_inputs(generator))
@@ -123,7 +123,10 @@ def test_network_the_network_reads_words_by_their_place(compiled, generator, opt
 
 @NOT_IN_A_PLAIN_GRAPH
 def test_network_in_16_bits_it_gives_nearly_the_same(compiled, generator):
-    """As with --precision mixed: the loss, and the gradients of all weights, none of which vanish."""
+    """With cells in float16, as with `--precision mixed`, loss and gradients agree with float32 within 1e-2.
+
+    No gradient becomes 0 by underflow.
+    """
     inputs, tags = small_inputs(generator), int_tensor([[0, 1, 2], [3, 0, 1], [2, 0, 0], [1, 0, 0]])
 
     def loss_and_gradients(cast, compiled):
@@ -139,7 +142,7 @@ def test_network_in_16_bits_it_gives_nearly_the_same(compiled, generator):
 
         return compiled(ms.value_and_grad(loss, None, network.trainable_params()))(*inputs)
 
-    exact, gradients = loss_and_gradients(False, lambda function: function)      # each graph takes seconds
+    exact, gradients = loss_and_gradients(False, lambda function: function)      # not compiled, to save seconds
     value, others = loss_and_gradients(True, compiled)
     close(value, exact.asnumpy(), 1e-2)
     for gradient, other in zip(gradients, others):
@@ -151,12 +154,12 @@ def test_network_in_16_bits_it_gives_nearly_the_same(compiled, generator):
 @pytest.mark.parametrize('kind,options', [('adam', {}), ('adamw', {'weight_decay': 0.1}),
                                           ('sgd', {'weight_decay': 0.1}), ('adam', {'clip': 0.5})])
 def test_network_updates_are_those_of_numpy_and_of_pytorch(generator, kind, options):
-    """Of PyTorch where it is installed."""
+    """Three updates with each optimizer agree with NumPy, and with PyTorch's optimizer if PyTorch is installed."""
     ms.set_seed(1)
     network = TaggerNetwork(5, 3, 2, 4, char='none')
     optimizer = Optimizer(network, kind, **{'clip': 0.0, **options})
     head = {id(parameter) for parameter in network.head.trainable_params()}
-    # Every row of the table is in every batch, so that its own way of updating must equal the dense one.
+    # Each batch has all rows of the word table, so its sparse update must equal a dense update.
     parameters = [*optimizer.weights, network.word_table]
     weights = [parameter.asnumpy().copy() for parameter in parameters]
     decay = [options.get('weight_decay', 0.0) if parameter.ndim > 1 and id(parameter) not in head else 0.0
@@ -179,12 +182,12 @@ def test_network_updates_are_those_of_numpy_and_of_pytorch(generator, kind, opti
         close(norm, expected)
     for weights in expected_weights:
         for actual, weight in zip(parameters, weights):
-            # The fused kernel adds its epsilon before the correction of the bias, PyTorch after it.
+            # Tolerance for epsilon: the fused kernel adds it before the bias correction, PyTorch after it.
             close(actual, weight, 1e-4)
 
 
 def steps_of_pytorch(kind, weights, decay):
-    """Its optimizer, with the method of `Steps`."""
+    """PyTorch's optimizer, with the method `step` of `support.networks.Steps`."""
     import torch
     weights = [torch.nn.Parameter(torch.tensor(weight.astype(float))) for weight in weights]
     maker = {'adam': torch.optim.Adam, 'adamw': torch.optim.AdamW, 'sgd': torch.optim.SGD}[kind]

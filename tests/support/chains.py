@@ -1,4 +1,4 @@
-"""The CRF layer with given scores, all its calls, and their comparison with all paths."""
+"""A CRF layer with the scores of a case, all its calls, and checks of the results against enumeration."""
 
 from ms_crf import CRF, post_decode
 from ms_crf.native import custom
@@ -9,20 +9,20 @@ import pytest
 
 from support.tensors import close, float_tensor, int_tensor
 
-#: the two ways in which MindSpore runs a function
+#: the two execution modes of MindSpore
 MODES = ['graph', 'pynative']
-#: Marks of tests that do not run plain operators in a graph, because compiling a graph for one test takes seconds, or
-#: not in PyNative mode, because a graph that other tests compile runs faster. Each method has a test in all modes.
+#: Marks of tests that leave out one mode of plain operators. A graph for a single test takes seconds to compile.
+#: PyNative mode is slower than a graph that other tests compile as well. Each method has a test in all modes.
 NOT_IN_A_PLAIN_GRAPH = pytest.mark.modes('pynative', 'native graph', 'native pynative')
 NOT_IN_PLAIN_PYNATIVE = pytest.mark.modes('graph', 'native graph', 'native pynative')
 NAMES = {'transitions': 'transitions', 'start': 'start_transitions', 'end': 'end_transitions'}
 
 
 def in_a_plain_graph(compiled):
-    """Whether a test compiles plain operators, for which a test of many cases takes seconds each.
+    """Whether a test compiles plain operators. Such a graph takes seconds to compile.
 
     Args:
-        compiled: what the fixture of this name gives.
+        compiled: the fixture `compiled`.
     """
     return compiled is ms.jit and not custom.in_use()
 
@@ -40,19 +40,19 @@ def parameters(crf):
 
 
 def assign(crf, scores):
-    """Gives a layer the scores of an `oracle.Case`; a graph does not see set_data once it is compiled."""
+    """Assigns the scores of an `oracle.Case` to a layer with `ops.assign`, because graphs do not see `set_data`."""
     for name, parameter in NAMES.items():
         ms.ops.assign(getattr(crf, parameter), float_tensor(scores[name]))
 
 
 class AllCalls:
-    """A layer, and one function of its calls that is compiled once for each shape, whatever scores it has.
+    """A layer, and one function with all its calls. The function is compiled once for each shape, for any scores.
 
     Args:
-        case: an `oracle.Case` with its number of tags and its constraints.
-        compiled: what the fixture of this name gives.
-        n: of the n best paths.
-        results: the names of the results, `RESULTS` or `PATHS`.
+        case: an `oracle.Case` with the number of tags and the constraints of the layer.
+        compiled: the fixture `compiled`.
+        n: number of paths of the call of `nbest`.
+        results: names of the results: `RESULTS`, or `PATHS` for only the calls that find paths.
     """
 
     PATHS = ('decode', 'viterbi', 'nbest')
@@ -82,13 +82,15 @@ class AllCalls:
         self.run = compiled(paths if results == self.PATHS else everything)
 
     def __call__(self, emissions, tags, lengths):
-        """The results by their names; gradients by emissions, transitions, start and end; path posteriors of the best
-        paths."""
+        """A dict of the results by name.
+
+        The gradients are by emissions, transitions, start and end scores. The path posteriors are of the best paths.
+        """
         return dict(zip(self.results, self.run(emissions, tags, lengths)))
 
     @classmethod
     def of(cls, case, compiled, n=4, results=RESULTS):
-        """The layer of this process for such cases, with the scores of this case."""
+        """The `AllCalls` for cases like this one, with the scores of `case`. Each process creates it once."""
         constraints = None if case.constraints is None else b''.join(np.asarray(part).tobytes()
                                                                      for part in case.constraints)
         key = compiled is ms.jit, custom.in_use(), case.num_tags, constraints, n, results
@@ -99,7 +101,7 @@ class AllCalls:
 
 
 def posterior_after(row, tag_before, position):
-    """Posterior (K,) of each tag at a position of an `oracle.Row` given the tag before it."""
+    """Posterior (K,) of each tag at a position of an `oracle.Row`, given the previous tag."""
     weights = np.exp(row.scores - row.log_normalizer())
     if position:
         weights = weights * (row.paths[:, position - 1] == tag_before)
@@ -108,7 +110,13 @@ def posterior_after(row, tag_before, position):
 
 
 def check_paths_and_posteriors(case, actual):
-    """Best paths with their scores and posteriors, all posteriors and the normalizer, compared with all paths."""
+    """Checks best paths, their scores and posteriors, marginals and normalizer against enumeration.
+
+    Args:
+        case: an `oracle.Case`.
+        actual: tuple of paths, scores, posteriors of the paths' tags, posteriors of all tags given the path,
+            marginals and normalizer.
+    """
     paths, scores, chosen, conditional, marginals, normalizer = (tensor.asnumpy() for tensor in actual)
     expected = case.by_position(lambda _, row: row.marginals())
     close(marginals, expected)
@@ -124,7 +132,7 @@ def check_paths_and_posteriors(case, actual):
 
 
 def check_all_calls(case, layer):
-    """Calls of a layer with the case's scores, an `AllCalls`, compared with all paths."""
+    """Checks the results of `layer`, an `AllCalls`, for an `oracle.Case` against enumeration."""
     actual = layer(float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths))
     check_best_paths(case, actual)
     if layer.results == layer.PATHS:
@@ -138,7 +146,7 @@ def check_all_calls(case, layer):
 
 
 def check_best_paths(case, actual):
-    """Best paths in three ways, and the n best, of the results of `AllCalls`."""
+    """Checks the results of `decode`, `viterbi` and `nbest` in a dict of `AllCalls` against enumeration."""
     best = [row.best() if row.length else [] for row in case.rows]
     paths, scores = (result.asnumpy() for result in actual['decode'])
     assert paths.dtype == np.int32
@@ -157,6 +165,6 @@ def check_best_paths(case, actual):
         close([by_path[path] for path in several], scores[b, :count])
         assert several[0] == tuple(best[b])
         posteriors = np.exp(scores[b] - row.log_normalizer())
-        rounding = max(1e-5, 1e-7 * np.abs(row.scores).max())    # of the scores, in float32
+        rounding = max(1e-5, 1e-7 * np.abs(row.scores).max())    # float32 rounding of the scores
         close(posteriors[:count], np.exp(row.ranked()[:count] - row.log_normalizer()), rounding)
         assert not posteriors[count:].any()

@@ -1,4 +1,4 @@
-"""The corpora beside the checkout, and files of a few sentences."""
+"""The folder of downloaded corpora, and small corpora that tests write."""
 
 import random
 
@@ -14,7 +14,10 @@ def write(folder, text, name='corpus.tsv'):
 
 
 def write_corpus(path, count, seed):
-    """Sentences of 3 to 5 words; in the test corpus one of 12, for which a graph is compiled at the very end."""
+    """Writes `count` random sentences of 3 to 5 words.
+
+    The fourth sentence of test.tsv has 12 words, so the final evaluation compiles a graph for another length.
+    """
     rng = random.Random(seed)
     rows = []
     for number in range(count):

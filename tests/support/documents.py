@@ -1,10 +1,10 @@
-"""Markdown pages: their code blocks, their prose, and the commands of their console blocks with the shown output."""
+"""Parts of Markdown pages: code blocks, prose, and the commands of console blocks with their output."""
 
 import re
 
 
 def blocks(page, language=r'\w*'):
-    """(language, text) of the code blocks of a page, in their order."""
+    """(language, text) of each code block of a page, in order."""
     return re.findall(rf'^```({language})\n(.*?)^```$', page.read_text(encoding='utf-8'), re.M | re.S)
 
 
@@ -14,7 +14,7 @@ def prose(page):
 
 
 def console(page):
-    """(command, lines of the output that is shown below it) of the console blocks of a page."""
+    """(command, output lines) of each command in the console blocks of a page."""
     found = []
     for _, text in blocks(page, 'console'):
         for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Folders of small encoders with random weights, as the Hugging Face hub lays them out, and a peer that reads them."""
+"""Folders of small encoders with random weights, in the layout of the Hugging Face hub, and oracles that read them."""
 
 import json
 import warnings
@@ -20,7 +20,7 @@ CONFIG = {'model_type': 'bert', 'vocab_size': len(PIECES), 'hidden_size': 12, 'n
 
 
 def tensors(config=CONFIG, prefix='', seed=0):
-    """Random weights under the names that BERT's have."""
+    """A dict of random weights with BERT's names, after `prefix`."""
     generator = np.random.default_rng(seed)
     width, inner = config['hidden_size'], config['intermediate_size']
     shapes = {f'embeddings.{name}_embeddings.weight': (config[rows], width) for name, rows in (
@@ -40,7 +40,7 @@ def tensors(config=CONFIG, prefix='', seed=0):
 
 
 def make_folder(path, config=CONFIG, arrays=None):
-    """A BERT of lower and upper case with vocab.txt."""
+    """Creates the folder of a cased BERT, with vocab.txt; returns its path."""
     numpy = pytest.importorskip('safetensors.numpy')
     pytest.importorskip('tokenizers')
     path = Path(path)
@@ -52,14 +52,14 @@ def make_folder(path, config=CONFIG, arrays=None):
 
 
 def arguments(corpora, encoder, folder, *others):
-    """Of a short training with a frozen encoder."""
+    """Command-line arguments of a short training with a frozen encoder."""
     return [*files(corpora), '--encoder', str(encoder), '--encoder-lstm', '6', '--batch-size', '4', '--epochs', '2',
             '--learning-rate', '0.05', '--average', '0.9', '--scheme', 'BIO', '--device', 'CPU', '--save', str(folder),
             *others]
 
 
 def by_numpy(config, arrays, prefix=''):
-    """As `peer_of`, in float64 NumPy, for a folder of `make_folder`."""
+    """A function like `peer_of` returns, computed in float64 NumPy, for an encoder of `make_folder`."""
     arrays = {name: array.astype(float) for name, array in arrays.items()}
 
     def read(sentences):
@@ -74,7 +74,10 @@ def by_numpy(config, arrays, prefix=''):
 
 
 def peer_of(path):
-    """A function from lists of words to a list of (vectors of pieces, words of pieces), by transformers on PyTorch."""
+    """A function that computes an encoder's vectors with transformers on PyTorch.
+
+    It takes lists of words, and returns for each list the vectors of its pieces and the word index of each piece.
+    """
     transformers, torch = pytest.importorskip('transformers'), pytest.importorskip('torch')
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')

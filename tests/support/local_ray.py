@@ -1,13 +1,13 @@
-"""What the engine of tag-many uses of Ray, in this process: actors whose calls run when their result is taken."""
+"""A replacement of Ray for tests of tag-many, in one process. A call of an actor runs when its result is fetched."""
 
 from types import SimpleNamespace
 
 
 class LocalRay:
-    """Takes the place of Ray.
+    """The part of Ray's interface that tag-many uses.
 
     Args:
-        dies: is called with the name of a method and its arguments; whether the worker dies of the call.
+        dies: function of a method's name and arguments that returns whether the call ends the worker.
     """
 
     class RayError(Exception):
@@ -52,7 +52,7 @@ class LocalRay:
 
 
 class _Call:
-    """A call of a method that has not run yet."""
+    """A call of an actor's method that has not run yet."""
 
     def __init__(self, worker, name, given):
         self.worker, self.name, self.given = worker, name, given

@@ -1,4 +1,4 @@
-"""An LSTM, a BERT, its word pieces and optimizers in float64 NumPy: oracles that need no other library.
+"""Oracles in float64 NumPy, independent of other libraries: an LSTM, a BERT, word pieces and optimizers.
 
 The functions also take complex numbers, so that `derivative` is exact: it takes one step along the imaginary axis.
 """
@@ -11,12 +11,12 @@ LSTM_WEIGHTS = ('weight_ih', 'weight_hh', 'bias_ih', 'bias_hh')
 
 
 def derivative(function, arrays, name, direction):
-    """The derivative of a real function of a dict of arrays, by one of them in a direction."""
+    """Derivative of a real function of a dict of arrays, by the array `name`, in a direction."""
     return function({**arrays, name: arrays[name] + 1j * STEP * direction}).imag / STEP
 
 
 def lstm_weights(cell):
-    """The weights (4H, D), (4H, H), (4H,), (4H,) of one direction, from a cell of MindSpore, as `lstm` takes them."""
+    """The weights (4H, D), (4H, H), (4H,), (4H,) of one direction of a MindSpore LSTM, as arguments of `lstm`."""
     found = [[parameter.asnumpy().astype(float) for parameter in cell.trainable_params() if name in parameter.name]
              for name in LSTM_WEIGHTS]
     return [weight for weight, in found]
@@ -61,10 +61,10 @@ def bert(config, weights, ids, prefix='', first_position=0):
 
     Args:
         config: the dict of config.json.
-        weights: arrays under the names that the Hugging Face hub uses.
-        ids: (n,), with the special pieces.
-        prefix: stands before the names.
-        first_position: 2 for RoBERTa.
+        weights: dict of arrays, with the names of the Hugging Face hub.
+        ids: ids (n,) of the pieces, including special pieces.
+        prefix: prefix of the names in `weights`.
+        first_position: index of the first position embedding; 2 for RoBERTa.
     """
     def normalized(values, name):
         centred = values - values.mean(-1, keepdims=True)
@@ -92,7 +92,7 @@ def bert(config, weights, ids, prefix='', first_position=0):
 
 
 def word_pieces(word, pieces):
-    """The ids of the pieces of a word: always the longest one that fits; one unknown piece if none does."""
+    """The ids of the pieces of a word: each time the longest piece that matches; [UNK] if no piece matches."""
     found, rest, mark = [], ''.join(letter for letter in word if letter.isprintable()), ''
     while rest:
         size = next((size for size in range(len(rest), 0, -1) if mark + rest[:size] in pieces), None)
@@ -104,14 +104,20 @@ def word_pieces(word, pieces):
 
 
 class Steps:
-    """Updates of weights as torch.optim defines Adam, AdamW and SGD with momentum 0.9; the decay is given for each."""
+    """Updates of weights by Adam, AdamW and SGD with momentum 0.9, as defined in torch.optim.
+
+    Args:
+        kind: 'adam', 'adamw' or 'sgd'.
+        rate: the learning rate.
+        decay: the weight decay of each weight.
+    """
 
     def __init__(self, kind, rate, decay):
         self.kind, self.rate, self.decay, self.count = kind, rate, decay, 0
         self.first, self.second = {}, {}
 
     def step(self, weights, gradients):
-        """The new weights from lists of arrays."""
+        """The new weights, from the lists of weights and gradients."""
         self.count += 1
         updated = []
         for index, (weight, gradient) in enumerate(zip(weights, gradients)):

@@ -1,4 +1,4 @@
-"""Every path of a small chain, in float64: what the recursions must agree with, and shares no code with them."""
+"""Enumeration of all paths of a small chain in float64: an oracle that shares no code with the layer."""
 
 import itertools
 
@@ -6,13 +6,13 @@ import numpy as np
 
 
 class Row:
-    """One sentence: all its allowed paths and their scores; those through -inf are not allowed.
+    """One sentence: all its allowed paths and their scores. Paths with a score of -inf are not allowed.
 
     Args:
-        emissions: (n, K).
+        emissions: emissions (n, K).
         scores: dict of transitions (K, K), start (K,), end (K,).
-        constraints: (transitions, start, end) of bools, or None.
-        pairs: (n - 1, K, K), added to the transitions of each step, or None.
+        constraints: bools (transitions, start, end), or None.
+        pairs: pair emissions (n - 1, K, K), which are added to the transitions, or None.
     """
 
     def __init__(self, emissions, scores, constraints=None, pairs=None):
@@ -31,11 +31,14 @@ class Row:
             self.scores += scores['start'][paths[:, 0]] + scores['end'][paths[:, -1]]
         if pairs is not None and self.length > 1:
             self.scores += pairs[np.arange(self.length - 1), paths[:, :-1], paths[:, 1:]].sum(1)
-        possible = self.scores > -np.inf                         # a path through -inf does not count
+        possible = self.scores > -np.inf                         # paths with -inf are not allowed
         self.paths, self.scores = self.paths[possible], self.scores[possible]
 
     def log_normalizer(self, tags=None):
-        """Over all paths, or over those that agree with tags (n,), negative where not known."""
+        """Log of the summed exp(score) of all paths, or of the paths that agree with tags (n,).
+
+        Negative tags are unknown.
+        """
         scores = self.scores if tags is None else self.scores[self._agree(tags)]
         top = scores.max()
         return top + np.log(np.exp(scores - top).sum())
@@ -44,16 +47,16 @@ class Row:
         return self.log_normalizer() - self.log_normalizer(tags)
 
     def marginals(self, tags=None):
-        """(n, K)."""
+        """Posteriors (n, K) of the tags, given the known tags."""
         weights, paths = self._weights(tags)
         return np.stack([(weights[:, None] * (paths == tag)).sum(0) for tag in range(self.num_tags)], 1)
 
     def transition_counts(self, tags=None):
-        """(K, K)."""
+        """Expected numbers (K, K) of transitions, given the known tags."""
         return self.pair_marginals(tags).sum(0)
 
     def pair_marginals(self, tags=None):
-        """(n - 1, K, K), or (0, K, K)."""
+        """Posteriors (n - 1, K, K) of pairs of tags, given the known tags; (0, K, K) for an empty row."""
         weights, paths = self._weights(tags)
         posteriors = np.zeros((max(self.length - 1, 0), self.num_tags, self.num_tags))
         for weight, path in zip(weights, paths):
@@ -61,12 +64,16 @@ class Row:
         return posteriors
 
     def derivative(self, of_path):
-        """Of the mean of a value of each path, which is held fixed, by the scores of the paths (paths,)."""
+        """Derivative (paths,) of the expected value of `of_path` by the scores of the paths.
+
+        Args:
+            of_path: a value of each path (paths,), which does not depend on the scores.
+        """
         weights = np.exp(self.scores - self.log_normalizer())
         return weights * (of_path - (weights * of_path).sum())
 
     def best(self):
-        """The best path; of equals the one with the lowest last tag, then the lowest before it, and so on."""
+        """The best path. Of ties, the path with the lowest last tag, then with the lowest tag before it, and so on."""
         ties = self.paths[self.scores == self.scores.max()]
         return min(ties.tolist(), key=lambda path: path[::-1])
 
@@ -84,7 +91,7 @@ class Row:
 
 
 class Case:
-    """A random batch, length first: emissions (L, B, K), tags (L, B), lengths (B,), scores, and its rows."""
+    """A random batch, length first: emissions (L, B, K), tags (L, B), lengths (B,), scores, and the rows as `Row`."""
 
     def __init__(self, seed, length, batch, num_tags, scale=1.0, constraints=None, unknown=0.0, integers=False):
         rng = np.random.default_rng(seed)
@@ -104,13 +111,13 @@ class Case:
             if constraints is not None and n:
                 self.tags[:n, b] = row.paths[rng.integers(len(row.paths))]
         self.tags[rng.random((length, batch)) < unknown] = rng.choice([-1, -100])
-        # What stands on padding must not matter.
+        # Extreme values on padding must have no influence.
         padding = np.arange(length)[:, None] >= self.lengths
         self.emissions[padding] = rng.choice([1e4, -1e4])
         self.tags[padding] = rng.choice([-1, 0])
 
     def with_pairs(self, seed, scale=1.0, forbidden=()):
-        """With pair emissions (L - 1, B, K, K) as well, -inf at these indices; on padding they don't matter."""
+        """Adds random pair emissions (L - 1, B, K, K), with -inf at the indices `forbidden`; returns the case."""
         rng = np.random.default_rng(seed)
         length, batch, num_tags = self.emissions.shape
         pairs = rng.normal(size=(length - 1, batch, num_tags, num_tags)) * scale
@@ -119,7 +126,10 @@ class Case:
         return self.forbid(pairs=forbidden)
 
     def forbid(self, emissions=(), transitions=(), start=(), end=(), pairs=()):
-        """-inf at these indices; tags that are not possible any more are drawn anew, unknown ones stay."""
+        """Sets scores at these indices to -inf; returns the case.
+
+        Gold tags that are no longer possible are replaced by a possible path; unknown tags stay unknown.
+        """
         for values, places in ((self.emissions, emissions), (self.scores['transitions'], transitions),
                                (self.scores['start'], start), (self.scores['end'], end), (self.pairs, pairs)):
             for place in places:
@@ -131,7 +141,7 @@ class Case:
         return self
 
     def rescore(self):
-        """Rows anew, after emissions or scores were changed."""
+        """Computes the rows again, after emissions or scores have changed."""
         self.rows = [Row(self.emissions[:n, b], self.scores, self.constraints,
                          None if self.pairs is None else self.pairs[:max(n - 1, 0), b])
                      for b, n in enumerate(self.lengths)]
@@ -143,7 +153,7 @@ class Case:
         return np.array([row.loss(self.known(b)) for b, row in enumerate(self.rows)])
 
     def by_position(self, of_row):
-        """Values (n, K) of each row as (L, B, K), 0 on padding."""
+        """An array (L, B, K) of the values (n, K) that `of_row(b, row)` returns, with 0 on padding."""
         result = np.zeros(self.emissions.shape)
         for b, row in enumerate(self.rows):
             if row.length:
@@ -151,7 +161,7 @@ class Case:
         return result
 
     def gradients(self):
-        """Of the summed loss, by emissions, transitions, start and end."""
+        """Gradients of the summed loss by emissions, transitions, start and end scores."""
         emissions = self.by_position(lambda b, row: row.marginals() - row.marginals(self.known(b)))
         transitions = sum(row.transition_counts() - row.transition_counts(self.known(b))
                           for b, row in enumerate(self.rows) if row.length)
@@ -160,7 +170,11 @@ class Case:
 
 
     def gradients_by_paths(self, by_scores):
-        """By emissions, transitions, start, end and pairs, from that by the scores of each row's paths (paths,)."""
+        """Gradients by emissions, transitions, start, end and pairs, from gradients by the scores of paths.
+
+        Args:
+            by_scores: for each row, the gradients (paths,) by the scores of its paths.
+        """
         length, batch, num_tags = self.emissions.shape
         emissions, pairs = np.zeros(self.emissions.shape), np.zeros((length - 1, batch, num_tags, num_tags))
         start, end = np.zeros(num_tags), np.zeros(num_tags)
@@ -175,7 +189,7 @@ class Case:
 
 
 class StatePaths:
-    """All state paths of a sequence and their probabilities with it, in plain products."""
+    """All state paths of an HMM for a sequence, and their joint probabilities with it, by enumeration."""
 
     def __init__(self, start, transition, emission, end, observations):
         self.states, length = len(start), len(observations)

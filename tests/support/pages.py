@@ -1,12 +1,12 @@
-"""HTML files looked at in headless Chromium: what every page of the project has to be, and what one holds.
+"""Checks of HTML pages in headless Chromium.
 
     def test_a_page(browser, tmp_path):
         ...
-        check_page(browser, path)                            # both widths, light and dark
-        with opened(browser, path, width=390) as page:       # a page of Playwright, for what is its own
+        check_page(browser, path)                            # general checks, at two widths, light and dark
+        with opened(browser, path, width=390) as page:       # a page of Playwright, for specific checks
             assert page.locator('h1').inner_text() == 'Title'
 
-`browser` is a fixture of tests/conftest.py: Debian's Chromium, started once for a file of tests.
+`browser` is a fixture of tests/conftest.py: Chromium, started once for each test file.
 """
 
 import shutil
@@ -17,9 +17,9 @@ NAMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'
 WIDTHS, SCHEMES = (1280, 390), ('light', 'dark')
 CONTRAST = 4.5
 
-#: For each visible piece of text: what it says, and its contrast to what is painted beneath it, by the formula of WCAG.
-#: Colours come from computed styles, and from the fill of shapes in SVG. Of the colours of gradients the worst counts.
-#: Null where another image is beneath.
+#: Script that returns [text, contrast] for each visible text: its contrast with its background, by the formula of WCAG.
+#: Colours are computed styles, or the fill of SVG shapes. A gradient counts with its worst colour. The contrast is null
+#: if the background is an image file.
 CONTRASTS = r"""
 () => {
   const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
@@ -94,8 +94,8 @@ CONTRASTS = r"""
 }
 """
 
-#: Elements whose content is wider than they are, except those that scroll with a scrollbar that is always visible and
-#: a shadow at the side that has more, can be focused, and have a role and a name.
+#: Script that returns elements with content wider than the element. Accessible scroll areas are not reported: they need
+#: a permanent scrollbar, a shadow at the side with more content, keyboard focus, a role and a name.
 CUT_OFF = """
 () => [...document.body.querySelectorAll('*')].filter(element => {
   const style = getComputedStyle(element), bar = getComputedStyle(element, '::-webkit-scrollbar');
@@ -115,13 +115,17 @@ def chromium():
 
 @contextmanager
 def opened(browser, path, width=1280, scheme='light', height=900):
-    """A local HTML file as a page of Playwright; asserts in the end that it did not complain, and loaded nothing else.
+    """Opens a local HTML file or a URL as a page of Playwright, for a `with` block.
+
+    At the end of the block it asserts that the page printed nothing to the console, raised no error, opened no dialog,
+    and loaded nothing from elsewhere.
 
     Args:
-        browser: the fixture.
-        path: of the file; or the address of a server, from which the page may load what it likes.
-        width: of the window in pixels, and `height`.
-        scheme: what the reader prefers, 'light' or 'dark'.
+        browser: the fixture `browser`.
+        path: path of the file, or URL of a server; the page may load more from this server.
+        width: width of the window in pixels.
+        scheme: preferred colour scheme, 'light' or 'dark'.
+        height: height of the window in pixels.
     """
     served = '://' in str(path)
     address = str(path) if served else Path(path).resolve().as_uri()
@@ -141,11 +145,11 @@ def opened(browser, path, width=1280, scheme='light', height=900):
 
 
 def check_page(browser, path):
-    """Asserts what holds for every page, at both widths, light and dark, folded and with all that folds unfolded.
+    """Runs the general checks on a page: at two widths, light and dark, collapsed and expanded.
 
-    No complaint on the console and no request (see `opened`), nothing wider than the window, nothing that scrolls
-    sideways without a hint, a contrast of 4.5 : 1 or more for all text that is seen, no violation of the rules of
-    axe-core.
+    The page must print nothing to the console and send no requests (see `opened`). No content may be wider than the
+    window or scroll sideways without a hint. All visible text needs a contrast of 4.5 : 1 or more. axe-core must find
+    no violation.
     """
     for width in WIDTHS:
         for scheme in SCHEMES:
@@ -156,7 +160,7 @@ def check_page(browser, path):
 
 
 def check_view(page):
-    """Asserts what `check_page` does of a page as it stands now: its width, contrasts, and axe-core's rules."""
+    """Checks the width, the contrasts and axe-core's rules of a page in its current state."""
     from axe_playwright_python.sync_playwright import Axe
     wide, window = page.evaluate('[document.documentElement.scrollWidth, document.documentElement.clientWidth]')
     assert wide <= window, f'{wide} pixels of content in {window}'
@@ -171,7 +175,7 @@ def check_view(page):
 
 
 def unfold(page):
-    """Opens all <details> and ticks all boxes of a page; whether there were any."""
+    """Opens all <details> and checks all checkboxes of a page; returns whether anything changed."""
     return page.evaluate("""() => {
         const folded = document.querySelectorAll('details:not([open]), input[type=checkbox]:not(:checked)');
         folded.forEach(each => each.localName === 'details' ? each.open = true : each.click());
@@ -180,7 +184,7 @@ def unfold(page):
 
 
 def screenshot(browser, path, picture, width=1280, scheme='light', height=900, unfolded=False):
-    """Writes a PNG of a page as it is seen at first, or with all that folds unfolded."""
+    """Writes a PNG of the window of a page, collapsed or, with `unfolded`, expanded."""
     with opened(browser, path, width, scheme, height) as page:
         if unfolded:
             unfold(page)

@@ -1,4 +1,4 @@
-"""The names of Hypothesis that the tests use; where it is missing, tests that need it are skipped."""
+"""The names of Hypothesis that tests import. If Hypothesis is missing, tests that need it are skipped."""
 
 import functools
 
@@ -10,7 +10,7 @@ try:
     from hypothesis import example, given, settings, strategies
 except ModuleNotFoundError:
     class _Anything:
-        """Takes the place of strategies, which are built when a file of tests is imported."""
+        """Replacement of strategies, which test files create at import."""
 
         def __getattr__(self, name):
             return self
@@ -25,7 +25,7 @@ except ModuleNotFoundError:
         def replaced(test):
             @pytest.mark.skip(reason=MISSING)
             @functools.wraps(test)
-            def skipped(*_, **__):                               # for a function within a test, which the test calls
+            def skipped(*_, **__):                               # if a test calls the function itself
                 pytest.skip(MISSING)
             return skipped
         return replaced

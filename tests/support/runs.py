@@ -1,4 +1,4 @@
-"""Run directories with random weights, and what enumeration says of sentences in them."""
+"""Run directories with random weights, and enumeration of all paths of sentences for such a run."""
 
 from ms_crf.models.words.batches import EncodedWords
 from ms_crf.models.words.network import build_network
@@ -21,13 +21,13 @@ SENTENCES = [['to', 'Xan', 'in', 'Yel'], [], ['unknown'], ['in', 'Abracadabra', 
 
 
 def write_tensors(path, arrays):
-    """Replaces a file of a run by a dict of arrays, as a training writes it."""
+    """Replaces a tensor file of a run. A dict of arrays is written as a training writes it."""
     with saving(path.parent) as new:
         new.tensors(path.name, arrays)
 
 
 def make_run(folder, scheme='BIO', **options):
-    """A run directory with random weights, large enough that the tags differ."""
+    """Creates a run directory with random weights, which are large enough to predict different tags."""
     options = Options(**{'save': str(folder), 'word_dim': 6, 'hidden': 6, 'char_dim': 3, 'char_width': 4, **options})
     options = options.settled(False)
     letters = sorted(set(''.join(WORDS)))
@@ -49,7 +49,10 @@ def make_run(folder, scheme='BIO', **options):
 
 
 def rows_of(run, scheme, temperature=1.0):
-    """For each of SENTENCES all its paths: the network's emissions in PyNative mode, then enumeration."""
+    """For each of SENTENCES an `oracle.Row` with all paths, or None if it is empty.
+
+    The emissions are computed by the network in PyNative mode.
+    """
     options = SavedRun.open(run).options
     vocabulary = SavedRun.open(run).vocabulary(Vocabulary)
     network = build_network(options, vocabulary, 6, scheme)
@@ -88,13 +91,16 @@ def rows_of(run, scheme, temperature=1.0):
 
 
 def distinct_in(tokens, columns):
-    """The words of the forms of a sentence, in the order in which they occur first."""
+    """The words of the distinct forms of a sentence, in order of first occurrence.
+
+    With more than one column (with bigrams) a form is a word with both of its neighbours.
+    """
     around = list(zip(tokens, ['', *tokens], [*tokens[1:], '']))
     return [word for word, *_ in dict.fromkeys(around if columns > 1 else ((word,) for word in tokens))]
 
 
 def made_of_ngrams(word, ngrams, table):
-    """The vector of a word that is not known, None where its own is to be taken."""
+    """The vector of an out-of-vocabulary word by its n-grams; None if the word is known or has no known n-grams."""
     if word in WORDS or word.lower() in WORDS:
         return None
     marked = f'<{word.lower()}>'

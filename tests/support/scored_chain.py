@@ -1,4 +1,4 @@
-"""A chain without a model: its sentences are rows of a table of scores."""
+"""A tagging model without a network: its tokens are indices of a table of emissions."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ ALLOWED = allowed_transitions('BIO', TAGS)
 
 
 class Given:
-    """A chain whose sentences are their own scores: a token is the name of a row of a table."""
+    """A model whose tokens are row numbers of a random table of emissions."""
 
     runs_graphs = False
     tasks = frozenset()
@@ -37,7 +37,7 @@ class Given:
                                lengths=np.array(list(map(len, sentences))))
 
     def emissions(self, encoded):
-        """In two batches, the last sentence first."""
+        """Emissions in two batches, beginning with the last sentence, to test that results are put in order."""
         order = np.arange(len(encoded.rows))[::-1]
         for part in (order[:2], order[2:]):
             yield part, [self.table[encoded.rows[index]] for index in part]

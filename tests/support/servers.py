@@ -1,4 +1,4 @@
-"""The server as tests start it: a process on a port that is free, asked over real connections."""
+"""A server process on a free port, and requests to it over real connections."""
 
 import http.client
 import json
@@ -19,12 +19,12 @@ from support.paths import ROOT
 
 pytest.importorskip('uvicorn', reason="the server's libraries are missing: pip install -r requirements-serve.txt")
 
-SECONDS = 60                           # after which a test gives up
+SECONDS = 60                           # timeout of tests
 COMMAND = [sys.executable, '-m', 'ms_crf', 'serve']
 
 
 def start(*options, **others):
-    """`ms-crf serve` with pipes for what it prints; `before` stands in front of the command."""
+    """Starts `ms-crf serve` with pipes for its output. The argument `before` is a command prefix."""
     environment = {**os.environ, **others.pop('env', {})}
     command = [*others.pop('before', ()), *COMMAND, *map(str, options)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -32,10 +32,10 @@ def start(*options, **others):
 
 
 class Server:
-    """A server that is ready.
+    """A running server, which is ready for requests.
 
     Attributes:
-        said: the lines on standard error so far.
+        said: lines read from standard error so far.
     """
 
     def __init__(self, *options, **others):
@@ -44,7 +44,7 @@ class Server:
         self.host, self.port = re.fullmatch(r'http://(?:\[(?=.*\]))?([\d.:]+?)\]?:(\d+)/', self.address).groups()
 
     def wait_for(self, words):
-        """The line on standard error that has these words, which is waited for."""
+        """Waits for a line on standard error that contains `words`, and returns the line."""
         while True:
             line = self.process.stderr.readline()
             assert line, self.said
@@ -56,7 +56,7 @@ class Server:
         return http.client.HTTPConnection(self.host, int(self.port), timeout=SECONDS)
 
     def ask(self, method, path, body=None, connection=None, **headers):
-        """Status, headers and body of an answer."""
+        """Sends a request; returns status, headers and body of the answer."""
         own = connection or self.connect()
         own.request(method, path, body, {name.replace('_', '-'): value for name, value in headers.items()})
         answer = own.getresponse()
@@ -66,45 +66,45 @@ class Server:
         return answer.status, answer.headers, data
 
     def tag(self, record, connection=None, **headers):
-        """Status and JSON of the answer to a request to tag."""
+        """Sends a tagging request; returns status and JSON of the answer."""
         body = record if isinstance(record, (str, bytes)) else json.dumps(record)
         status, _, data = self.ask('POST', '/v1/tag', body, connection, Content_Type='application/json', **headers)
         return status, json.loads(data)
 
     def socket(self):
-        """A connection for bytes that need not be HTTP."""
+        """A raw connection, for bytes that may be invalid HTTP."""
         return socket.create_connection((self.host, int(self.port)), SECONDS)
 
     def send(self, data):
-        """What comes back, up to the end of the connection, for bytes that need not be HTTP."""
+        """Sends bytes that may be invalid HTTP; returns all bytes of the answer, until the connection is closed."""
         with self.socket() as connection:
             connection.sendall(data)
             return rest_of(connection)
 
     def metrics(self):
-        """The values by name, with their labels."""
+        """A dict of the server's metrics; the keys are names with labels."""
         text = self.ask('GET', '/metrics')[2].decode()
         return {name: float(value) for name, value in re.findall(r'^([^#\s]\S*) (\S+)$', text, re.M)}
 
     def until(self, condition):
-        """Asks for the metrics until they meet a condition."""
+        """Requests the metrics until `condition(metrics)` is true."""
         end = time.monotonic() + SECONDS
         while not condition(metrics := self.metrics()):
             assert time.monotonic() < end, metrics
 
     def children(self):
-        """The processes that the server has started."""
+        """Process ids of the server's child processes."""
         return [child.pid for child in psutil.Process(self.process.pid).children()]
 
     def stop(self, number=signal.SIGTERM):
-        """Ends it; returns its status, and what else it has said."""
+        """Ends the server with a signal; returns its exit status and the rest of standard error."""
         self.process.send_signal(number)
         output, errors = self.process.communicate(timeout=SECONDS)
         assert output == ''
         return self.process.returncode, errors
 
     def kill(self):
-        """Ends it, if it is still there, with signal 9."""
+        """Ends the server with SIGKILL, if it still runs."""
         self.process.kill()
         self.process.wait(SECONDS)
         self.process.stdout.close()
@@ -112,7 +112,10 @@ class Server:
 
 
 def said_by(tagger, request):
-    """What a tagger says to a request: of each sentence tokens, tags, those of other taggings, and all confidences."""
+    """Expected answer to a request, from a tagger in this process.
+
+    For each sentence: tokens, tags, tags of the alternatives, and a list of all confidences.
+    """
     said = []
     for tagged in tagger.tag(request['sentences'], request.get('confidence'), request.get('nbest', 0)):
         numbers = [] if tagged.confidence is None else [
@@ -123,7 +126,7 @@ def said_by(tagger, request):
 
 
 def check_answer(answer, said):
-    """What a server answers is what `said_by` gave; its confidences have six digits."""
+    """Checks a server's answer against the result of `said_by`. Confidences in answers have six digits."""
     for record, (tokens, tags, alternatives, confidences) in zip(answer['sentences'], said, strict=True):
         others = record.get('alternatives', [])
         numbers = [] if 'confidence' not in record else [
@@ -133,7 +136,7 @@ def check_answer(answer, said):
 
 
 class Watched:
-    """A process that is not our own; `wait` waits for its end."""
+    """A process that is not a child of this one; `wait` waits for its end."""
 
     def __init__(self, number):
         self.descriptor = os.pidfd_open(number)
@@ -144,13 +147,13 @@ class Watched:
 
 
 def rest_of(connection):
-    """What comes from a connection up to its end."""
+    """All bytes that a connection receives until it is closed."""
     return b''.join(iter(lambda: connection.recv(1 << 16), b''))
 
 
 @contextmanager
 def serving(*options, **others):
-    """A server for the block, which has to end well."""
+    """A server for a `with` block. At the end the server must exit with status 0 and without errors."""
     server = Server(*options, **others)
     try:
         yield server

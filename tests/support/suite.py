@@ -1,5 +1,4 @@
-"""How the tests run: in several processes where pytest-xdist is installed, with a limit for each test, and with signals
-that reach the processes they start."""
+"""A pytest plugin: several processes with pytest-xdist, a time limit for each test, signals for child processes."""
 
 import contextlib
 import faulthandler
@@ -12,13 +11,13 @@ from ms_crf.base import processes
 import pytest
 
 PROCESSES = 3                  # one more than the two cores of a small machine, because tests also wait for servers
-#: Files that one process runs, because they share what it compiles or starts, by the names of their groups.
+#: Groups of test files by file name. One process runs all files of a group, because they share graphs or a server.
 TOGETHER = {'test_crf.py': 'chain', 'test_forbidden.py': 'chain', 'test_nan.py': 'chain',
             'test_server_page.py': 'network server', 'test_network_served.py': 'network server',
             **dict.fromkeys(('test_tagger.py', 'test_sharing.py', 'test_graph_files.py', 'test_graph_operators.py'),
                             'exported graphs')}
-LAST = 5.0                     # seconds added to twice the limit, when the process of a stuck test is ended
-AGAIN = 30.0                   # seconds after which a test is stopped again, if it hangs while it ends
+LAST = 5.0                     # a stuck process ends after twice the limit plus these seconds
+AGAIN = 30.0                   # seconds until a test that hangs in its cleanup is stopped again
 
 
 def pytest_addoption(parser):
@@ -27,21 +26,21 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(tryfirst=True)                                  # before pytest-xdist reads its options
 def pytest_cmdline_main(config):
-    """Distributes the tests, unless the command line or the debugger asks for something else."""
+    """Runs tests in several processes, unless the command line says otherwise or starts a debugger."""
     option = config.option
     if not config.pluginmanager.hasplugin('xdist') or hasattr(config, 'workerinput') or option.usepdb or option.tx:
         return
     if option.numprocesses is None:
         option.numprocesses = PROCESSES
     if option.numprocesses and option.dist == 'no':
-        option.dist, option.loadscopereorder = 'loadfile', False         # conftest.py orders the files
+        option.dist, option.loadscopereorder = 'loadfile', False         # keep the order of conftest.py
     if option.maxworkerrestart is None:
-        option.maxworkerrestart = '0'                            # a new process would run the test that crashed again
+        option.maxworkerrestart = '0'                            # a new process would repeat the crashed test
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Gives whole files to a process, and files that share something to the same one."""
+    """Assigns whole files to a process, and all files of a group to the same process."""
     if config.option.dist != 'loadfile':
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -59,7 +58,7 @@ def pytest_configure(config):
 
 
 def children():
-    """The processes that this thread has started, by their numbers; none where the system has no such file."""
+    """Process ids of the child processes of this thread; empty if the system has no /proc."""
     try:
         with open(f'/proc/self/task/{threading.get_native_id()}/children') as file:
             return {int(word) for word in file.read().split()}
@@ -79,14 +78,14 @@ class Watchdog:
 
     def __init__(self, seconds):
         self.seconds = seconds
-        self.errors = os.dup(2)                                  # which pytest redirects while a test runs
+        self.errors = os.dup(2)                                  # pytest redirects 2 while a test runs
 
     @contextlib.contextmanager
     def limit(self, item, phase):
         before = children()
 
         def fail(*_):
-            for process in children() - before:                  # so that nothing waits for them when the test ends
+            for process in children() - before:                  # so that no cleanup waits for them
                 with contextlib.suppress(OSError):
                     os.kill(process, signal.SIGKILL)
             pytest.fail(f'{item.nodeid}: {phase} takes more than {self.seconds:g} s')
@@ -120,7 +119,7 @@ class Watchdog:
             return (yield)
 
     def pytest_enter_pdb(self):
-        """Whoever looks at a test in the debugger may take their time."""
+        """Turns off the limit in the debugger."""
         if hasattr(signal, 'setitimer'):
             signal.setitimer(signal.ITIMER_REAL, 0)
         faulthandler.cancel_dump_traceback_later()
@@ -128,8 +127,11 @@ class Watchdog:
 
 @pytest.fixture(scope='session', autouse=True)
 def signals_reach_processes():
-    """Child processes inherit a signal that is ignored, as SIGINT is in a background job of a script and SIGHUP under
-    nohup. A handler that does nothing is not inherited, and the process of the tests still outlives the signal."""
+    """Replaces ignored signals by handlers that do nothing, so that child processes react to the signals.
+
+    Child processes inherit ignored signals, such as SIGINT in a background job and SIGHUP under nohup. They do not
+    inherit handlers. With an empty handler the process of the tests survives the signal.
+    """
     for number in processes.SIGNALS:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)

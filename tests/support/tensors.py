@@ -1,4 +1,4 @@
-"""Tensors of given values, how results are compared, and how many graphs there are."""
+"""Creation and comparison of tensors, and the number of compiled graphs."""
 
 from ms_crf.crf.mindspore_fixes import private
 
@@ -15,7 +15,10 @@ def int_tensor(values):
 
 
 def close(found, expected, tolerance=1e-5):
-    """Equal within a relative error, of the largest value where single ones are small."""
+    """Asserts equal shapes and nearly equal values.
+
+    Values may differ by `tolerance` times the largest expected value (at least 1), plus the same relative error.
+    """
     found = found.asnumpy() if hasattr(found, 'asnumpy') else np.asarray(found)
     expected = np.asarray(expected)
     assert found.shape == expected.shape

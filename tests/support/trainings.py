@@ -1,4 +1,4 @@
-"""Small trainings: their files and options, how they are stopped, and how two of them are compared."""
+"""Small trainings: files, options, stopping, comparison of two runs, and shared graphs."""
 
 import contextlib
 import io
@@ -28,12 +28,12 @@ def files(corpora, **others):
 
 
 def options_of(arguments):
-    """The `Options` of a command line of train.py that begins a new run."""
+    """The `Options` of a train.py command line that starts a new run."""
     return train.options_of(arguments)
 
 
 def printed(main, *arguments):
-    """Status, output and errors of a command in this process; for fixtures, whose output pytest does not give away."""
+    """Runs a command in this process; returns status, output and errors. For fixtures that cannot use `capsys`."""
     streams = [io.TextIOWrapper(io.BytesIO(), 'utf-8', write_through=True) for _ in range(2)]
     with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
         status = main([*map(str, arguments)])
@@ -42,7 +42,7 @@ def printed(main, *arguments):
 
 @contextlib.contextmanager
 def plugins_forgotten():
-    """Model types that plugins register in this context are unknown after it, as at the end of a process."""
+    """Removes model types and modules that plugins add in a `with` block, as the end of a process does."""
     types, models, modules, path = dict(model_types.TYPES), list(model_types.MODELS), {*sys.modules}, sys.path[:]
     try:
         yield
@@ -56,13 +56,13 @@ def plugins_forgotten():
 
 
 def train_py(*arguments):
-    """A training in processes of its own, with what it says line by line."""
+    """Starts a training in a new process, with pipes for its output."""
     return subprocess.Popen([sys.executable, 'train.py', *map(str, arguments)], cwd=ROOT, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 class StopAt(TrainingTerminal):
-    """Says stop after a step."""
+    """Stops a training after `step` steps."""
 
     def __init__(self, step):
         super().__init__(io.StringIO())
@@ -91,20 +91,20 @@ def assert_same_bits(folder, other):
 
 
 def state_of(folder):
-    """Weights, and what the optimizer knows of them, but for the biases of an encoder's keys.
+    """Weights and optimizer state of a run, without the biases of an encoder's keys.
 
-    These add the same to all scores of a query, which a softmax takes out again: their gradients are rounding alone,
-    of which Adam makes steps of some size.
+    A key bias adds the same number to all scores of a query, which softmax cancels. So its gradient is only rounding
+    errors, but Adam scales them to steps of normal size.
     """
     state = records.read_tensors(folder / records.STATE)
     for name, array in state.items():
         if name.endswith('.attention.inputs.bias'):
-            state[name] = np.delete(array.reshape(3, -1), 1, 0)              # of queries, keys and values
+            state[name] = np.delete(array.reshape(3, -1), 1, 0)              # biases of queries, keys and values
     return state
 
 
 def close_to(folder, other, steps):
-    """Weights, and what the optimizer knows of them, after so many steps."""
+    """Checks that two runs have nearly the same weights and optimizer state after `steps` steps."""
     one, two = map(state_of, (folder, other))
     assert one['position'].tolist() == two['position'].tolist() and one['position'][2] == steps
     assert one.keys() == two.keys()
@@ -114,7 +114,7 @@ def close_to(folder, other, steps):
 
 
 def description(cell):
-    """What a graph takes from a cell besides its parameters: types and plain values of all cells in it."""
+    """The types and plain attributes of a cell and its subcells: all that a graph depends on, except parameters."""
     found = []
     for name, part in cell.cells_and_names():
         plain = {key: value for key, value in vars(part).items() if not key.startswith('_') and isinstance(
@@ -124,17 +124,17 @@ def description(cell):
 
 
 class SharedGraphs:
-    """Compiled functions of trainings, one for all trainings of the same kind in this process.
+    """Compiled functions that trainings with equal networks share, in this process.
 
-    A step takes two seconds to compile. Its graph is a function of parameters and arrays: for another training the
-    parameters of the graph get the values of the training, and have their own values again afterwards.
+    A step takes two seconds to compile. For another training, the parameters of the graph temporarily get the values
+    of the training's parameters. Afterwards the results are copied to the training, and the values are restored.
     """
 
     def __init__(self):
         self.made = {}
 
     def function(self, key, parameters, make):
-        """What `make` returns, for these parameters; compiled only once for each key."""
+        """The function that `make` returns, for these parameters. It is compiled once for each key."""
         shapes = tuple((parameter.name, parameter.shape, parameter.dtype) for parameter in parameters)
         if (key, shapes) not in self.made:
             self.made[key, shapes] = parameters, make()
@@ -145,7 +145,7 @@ class SharedGraphs:
         def in_its_place(*tensors):
             before = [ms.Tensor(parameter.asnumpy().copy()) for parameter in own]
             for parameter, value in zip(own, parameters):
-                parameter.copy_(value)                           # in place, in a fiftieth of the time of an assignment
+                parameter.copy_(value)                           # 50 times faster than an assignment
             try:
                 return function(*tensors)
             finally:
@@ -155,12 +155,12 @@ class SharedGraphs:
         return in_its_place
 
     def make_step(self, network, optimizer, loss_scale=False, workers=ALONE):
-        """As `ms_crf.training.step.make_step`."""
+        """Same as `ms_crf.training.step.make_step`, with shared graphs."""
         key = (description(network), description(optimizer), loss_scale, workers, custom.in_use())
         return self.function(key, [*network.get_parameters(), *optimizer.state()],
                              lambda: step.make_step(network, optimizer, loss_scale, workers))
 
     def make_average(self, network, average, kept=()):
-        """As `ms_crf.training.step.make_average`."""
+        """Same as `ms_crf.training.step.make_average`, with shared graphs."""
         parameters = [*network.trainable_params(), *average.trainable_params()]
         return self.function(('average', *sorted(kept)), parameters, lambda: step.make_average(network, average, kept))
