@@ -62,7 +62,7 @@ def test_files_a_fifo_and_a_device_are_written_through(tmp_path):
     write_text(fifo, 'through\n')
     assert reader.communicate(timeout=30)[0] == b'through\n' and stat.S_ISFIFO(fifo.stat().st_mode)
     link = tmp_path / 'null'
-    link.symlink_to('/dev/null')                                 # a process of root could replace the device itself
+    link.symlink_to('/dev/null')                                 # without the link, a bug could replace the device
     write_text(link, 'gone')
     assert stat.S_ISCHR(os.stat('/dev/null').st_mode) and link.is_symlink()
     reading, writing = os.pipe()

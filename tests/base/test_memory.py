@@ -77,7 +77,7 @@ def test_memory_weights_are_counted_as_they_are(changes):
     width = (15 if bigrams else 5) + options.char_width * read
     layers = learning.layer_weights(width, options.hidden, options.layers, 3, options.head)
     found = sum(parameter.size for parameter in network.trainable_params())
-    words = 2 + 2 + 3 * bool(bigrams)                            # padding and unknown, words; bigrams and unknown
+    words = 2 + 2 + 3 * bool(bigrams)                            # padding, unknown, 2 words; 2 bigrams, unknown
     assert found == words * 5 + layers + (
         character_weights(options, vocabulary.num_characters) if read else 0)
 

@@ -138,7 +138,7 @@ def test_life_requests_beyond_the_queue_are_told_to_come_again(runs, run):
         [number] = server.children()
         os.kill(number, signal.SIGSTOP)          # the model process answers nothing until SIGCONT
         clients = [server.connect() for _ in range(3)]
-        for count, client in enumerate(clients, 1):              # the first is tagged, the second waits, no room for 3
+        for count, client in enumerate(clients, 1):  # the first is tagged, the second waits, the third is refused
             client.request('POST', '/v1/tag', json.dumps({'sentences': [TOKENS * 30]}),
                            {'Content-Type': 'application/json'})
             while count < 3 and arrived(server) < 90 * count:
