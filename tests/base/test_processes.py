@@ -42,7 +42,7 @@ def installed(tmp_path_factory):
 
 @pytest.fixture
 def hostile(tmp_path):
-    """A function that runs a command line in a folder of hostile files and checks that none of them is executed."""
+    """A function that runs a command line in a folder of hostile files and checks that no hostile file is executed."""
     if not Path('/proc/self/cmdline').exists():
         pytest.skip('the hostile files read /proc')
     folder, mark = tmp_path / 'hostile', tmp_path / 'executed'

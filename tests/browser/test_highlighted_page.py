@@ -1,4 +1,4 @@
-"""The page of `--format html` in a browser: it shows the unchanged text with the predicted spans marked in it."""
+"""The page of `--format html` in a browser: it shows the unchanged text and marks the predicted spans."""
 
 import json
 import random

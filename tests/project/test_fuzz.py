@@ -1,4 +1,4 @@
-"""benchmarks/fuzz.py detects each kind of failure, and a short run of it finds no failure in the project."""
+"""benchmarks/fuzz.py detects each kind of failure, and a short fuzzing run finds no failure in the project."""
 
 import os
 import random

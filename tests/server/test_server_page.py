@@ -86,7 +86,7 @@ def test_server_page_faults_are_said_on_the_page(browser, corpora, tmp_path):
         assert page.get_by_label('Token').is_hidden() and page.locator('option').count() == 1
         page.get_by_label('Text').fill('to Xan')
         page.get_by_role('button', name='Tag').click()
-        page.get_by_label('Token').fill('secret')        # waits for it to appear
+        page.get_by_label('Token').fill('secret')        # waits until the field appears
         assert 'Authorization: Bearer TOKEN' in page.get_by_role('status').inner_text()
         tag(page, 'to Xan')
         page.get_by_label('Text').fill('a b c d e f')
