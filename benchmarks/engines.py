@@ -88,7 +88,7 @@ def writers(process):
 
 
 def timed(name, arguments, kills):
-    """(seconds, lines in the output, distinct ids, killed workers, other lines on the screen) of an engine."""
+    """Runs an engine; returns (seconds, output lines, distinct ids, killed workers, other lines on the screen)."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / 'out'
         if name == 'tag-many':

@@ -170,7 +170,7 @@ class Documents:
         read(self.convert(source, third, mark=mark), third)
 
     def convert_judged(self, rng):
-        """Partially annotated texts: other tokens become unknown tags, and all spans are kept."""
+        """Converts partially annotated texts: tokens without annotation become unknown tags, and all spans are kept."""
         kind, other, example = rng.choice(WITH_JUDGED), rng.choice(WITH_JUDGED), clean(rng)
         places = [place for sentence in example.sentences for place in sentence]
         judged = [(rng.choice(places)[0], len(example.text))] * rng.randint(0, 1)
@@ -188,7 +188,7 @@ class Documents:
         self._expect(content(back), joined([example[:2]]), f'{kind} to tokens to {other}')
 
     def convert_damaged(self, rng):
-        """Damaged files of every format: read and converted, or refused."""
+        """Reads and converts damaged files of all formats, which may also be refused."""
         kind, examples = rng.choice(FORMATS), [rng.choice([clean, wild])(rng) for _ in range(2)]
         if kind in OF_TAGS:
             examples = [clean(rng), Example('al el', [(0, 2, 'X')], [[(0, 2), (3, 5)]])]

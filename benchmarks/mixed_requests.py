@@ -147,7 +147,7 @@ class Client:
 
 
 async def send(server, known, total, seed):
-    """All requests; gives the counts, and the memory of each process after each hundredth."""
+    """Sends all requests; returns the counts, and the memory of each process after each hundredth of the requests."""
     left, sizes, counts = total, [], Counter()
 
     async def work(number):

@@ -88,7 +88,7 @@ def surely_outside(tokens, index):
 
 
 def rows(sentences, taken, way, seed):
-    """(tokens, tags) of the sentences of the training file."""
+    """Yields (tokens, tags) of the sentences of the training file."""
     for sentence, tags in zip(sentences, known_tags(sentences, taken, seed)):
         nothing = set(tags) == {None} if taken == ANNOTATOR else None in tags
         if way == 'dropped' and nothing:

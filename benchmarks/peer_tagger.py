@@ -250,7 +250,7 @@ def run_epoch(model, optimizers, batches):
 
 
 def tag(model, encoded, names, batch_size=64, by_length=True):
-    """Lists of tag names for all sentences."""
+    """Tags all sentences; returns a list of tag names for each sentence."""
     found = [None] * len(encoded.tokens)
     order = np.argsort(encoded.lengths, kind='stable') if by_length else np.arange(len(encoded.lengths))
     with torch.no_grad():

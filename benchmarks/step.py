@@ -1,6 +1,6 @@
 """Times the parts of a training step: python benchmarks/step.py --train A --dev B --test C [--embeddings V]
 
-The batch has the middle one of the compiled lengths. Each part is compiled and timed separately, forward and gradient.
+The measured batch has the median compiled length. Each part is compiled and timed separately, forward and gradient.
 For comparison, the program prints the time of the LSTM's matrix products at the speed of a large matrix product.
 """
 

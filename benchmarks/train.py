@@ -1,9 +1,9 @@
 """Times an epoch of `train.py` against PyTorch taggers: python benchmarks/train.py --train A --dev B --test C
 
-One PyTorch tagger is the fastest that we could write, the other is the usual first version; see peer_tagger.py. All
-taggers have the same files, sizes and batch size, the default threads of their framework, and a first epoch that does
-not count. Each tagger runs in a separate process, and epochs alternate. Losses are not comparable, because random
-numbers differ; the table also shows the score that each tagger has reached.
+There are two PyTorch taggers: the fastest version that we could write, and the usual first version; see
+peer_tagger.py. All taggers have the same files, sizes and batch size, the default threads of their framework, and a
+first epoch that does not count. Each tagger runs in a separate process, and epochs alternate. Losses are not
+comparable, because random numbers differ; the table also shows the score that each tagger has reached.
 """
 
 import argparse

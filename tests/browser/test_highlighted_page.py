@@ -163,7 +163,7 @@ def test_highlighted_page_a_type_has_one_colour_and_confidence_is_its_strength(b
             strength = parts[3] if len(parts) == 4 else 1.0
             assert parts[:3] == [float(part) for part in legend[label].strip('rgb()').split(',')]
             figure = float(title.split()[-1]) if 'confidence' in title else 1.0
-            assert strength == pytest.approx(figure, abs=.026)   # steps of a twentieth
+            assert strength == pytest.approx(figure, abs=.026)   # strengths have steps of 1/20
         names_in_legend = page.get_by_role('list', name='Types').get_by_role('listitem')
         assert names_in_legend.all_inner_texts() == ['LOC', 'PER']
 

@@ -76,7 +76,7 @@ def command_of_image():
 
 
 def test_deploy_all_files_are_known_and_explained():
-    names = {path.name for path in DEPLOY.iterdir() if path.name not in ('token', 'tls')}         # secrets of a user
+    names = {path.name for path in DEPLOY.iterdir() if path.name not in ('token', 'tls')}         # a user's secrets
     assert names == {'Dockerfile', 'docker-compose.yml', 'nginx.conf', 'ms-crf.service', 'kubernetes.yaml'}
     page = PAGE.read_text(encoding='utf-8')
     assert all(f'`deploy/{name}`' in page for name in names)

@@ -142,8 +142,8 @@ def test_analysis_scores_by_what_training_has_shown():
     training = [Sentence(['Bo', 'and', 'Rome'], ['B-P', 'O', 'B-P'], line=1), Sentence(['Rome'], ['B-L'], line=5),
                 Sentence(['Ann'], ['B-P'], line=7)]
     assert scores(analysis.by_training(evaluation(*SENTENCES), training)) == {
-        'seen with this type': (2, 2, 4),        # Bo, Bo, Rome, Rome
-        'seen with other types only': (0, 1, 0),     # Bo as L
+        'seen with this type': (2, 2, 4),        # two of Bo and two of Rome
+        'seen with other types only': (0, 1, 0),     # the predicted Bo of type L
         'not seen': (1, 2, 1)}                   # Ann Lee, and the predicted e
     assert scores(analysis.by_vocabulary(evaluation(*SENTENCES), {'Ann', 'Bo', 'Rome'}.__contains__)) == {
         'all tokens known': (2, 3, 4), 'a token is unknown': (1, 2, 1)}
