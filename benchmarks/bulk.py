@@ -2,8 +2,8 @@
 
 The input lines repeat the sentences of a file of tagged sentences. They are tagged by a `Tagger` in one process, and by
 `ms-crf tag-many`. `--kill` sets how often a worker is killed with SIGKILL. The program checks that each id occurs
-exactly once, with the same tags. Seconds are measured for whole processes, with loading and compiling. Memory is
-sampled: the peak of a worker in the first third of its time, and in its whole time.
+exactly once, with the same tags. Seconds are measured for whole processes, including loading and compiling. The memory
+of the workers is sampled: the peak of a worker in the first third of its time, and in its whole time.
 """
 
 import argparse
@@ -27,11 +27,11 @@ from ms_crf.formats.registry import read_corpus  # noqa: E402
 import psutil  # noqa: E402
 from contestants import processor  # noqa: E402
 
-PAUSE = 0.2                    # seconds between looks at the workers
+PAUSE = 0.2                    # seconds between samples of the workers' memory
 
 
 def write_shards(folder, texts, lines, shards):
-    """Files of JSON lines with the numbers from 0 as ids."""
+    """Writes files of JSON lines whose ids are the numbers from 0."""
     folder.mkdir()
     for shard in range(shards):
         with open(folder / f'{shard:05d}.jsonl', 'w', encoding='utf-8') as file:
@@ -40,7 +40,7 @@ def write_shards(folder, texts, lines, shards):
 
 
 def one_process(arguments):
-    """What the first contestant is: it writes the tags of all lines, a line each, and says its peak memory."""
+    """The first contestant: writes the tags of each input line as one line, and prints its peak memory in MB."""
     from ms_crf import Tagger
 
     tagger = Tagger.load(arguments.run)
@@ -59,7 +59,7 @@ def tag_in_turn(tagger, opened, arguments):
 
 
 def workers_of(process):
-    """The processes of workers that tag."""
+    """The worker processes that are tagging, as (process, memory in MB)."""
     found = []
     for child in psutil.Process(process.pid).children(recursive=True):
         try:
@@ -91,7 +91,7 @@ def watch(process, output, shards, kills):
 
 
 def compare(source, output, tags):
-    """(lines, ids that are missing or there again, lines with other tags) of the tagged shards."""
+    """(number of lines, missing or repeated ids, lines with other tags) of the tagged shards."""
     seen, lines, other, wrong = set(), 0, 0, 0
     with open(tags, encoding='utf-8') as expected:
         for path in sorted(source.glob('*.jsonl')):
@@ -109,7 +109,7 @@ def compare(source, output, tags):
 
 
 def expected_of(file, path):
-    """The next lines of a file, as many as another one has."""
+    """The next lines of an open file, as many as the file at `path` has."""
     with open(path, 'rb') as other:
         return list(itertools.islice(file, sum(1 for _ in other)))
 

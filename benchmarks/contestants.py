@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class Quiet:
-    """A watcher of a training that shows nothing."""
+    """A watcher of a training that ignores all messages and progress."""
 
     def __getattr__(self, name):
         return lambda *_: None
@@ -19,20 +19,20 @@ class Quiet:
 
 
 def start(name, *arguments):
-    """A contestant: a child process that runs the benchmark itself."""
+    """Starts a contestant: a child process that runs the same benchmark program with `--contestant NAME`."""
     return subprocess.Popen([sys.executable, sys.argv[0], *arguments, '--contestant', name], text=True,
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def ask(process, *words):
-    """Sends a line of words; returns the numbers of the line that comes back."""
+    """Sends a line of words to a contestant; returns the numbers in its answer."""
     process.stdin.write(' '.join(map(str, words)) + '\n')
     process.stdin.flush()
     return [float(word) for word in process.stdout.readline().split()]
 
 
 def stop(processes):
-    """Ends them, by the end of what they read."""
+    """Closes the standard input of the contestants, which ends them, and waits for them."""
     for process in processes.values():
         process.stdin.close()
         process.wait()

@@ -16,7 +16,7 @@ import numpy as np
 from contestants import ask, calls, processor, start, stop
 
 SHAPES = ((32, 32, 9), (32, 128, 9), (1, 128, 9), (32, 128, 32))
-WARM_UP = 30  # calls at the start of each turn: the threads of either framework have gone to sleep by then
+WARM_UP = 30  # calls at the start of each turn, because the framework's threads sleep between turns
 TASKS = ('loss + gradient', 'decode to lists')
 
 
@@ -31,7 +31,7 @@ def make_inputs(batch, length, num_tags):
 
 
 def ms_crf_tasks(shape):
-    """The two tasks as functions without arguments; each returns what is compared."""
+    """The two tasks as functions without arguments; each returns its result for comparison."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     from ms_crf import CRF
 
@@ -96,7 +96,7 @@ CONTESTANTS = {'ms_crf': ms_crf_tasks, 'pytorch-crf': pytorch_crf_tasks}
 
 
 def path_scores(shape, paths):
-    """Scores of decoded paths in float64: two paths may be equally good in float32."""
+    """Scores of decoded paths in float64. Scores are compared, because two paths may be equally good in float32."""
     emissions, _, lengths, scores = make_inputs(*shape)
     results = []
     for row, path in zip(emissions.astype(np.float64), paths):
@@ -159,7 +159,7 @@ def main():
                 for _ in range(arguments.rounds):
                     for name in CONTESTANTS:
                         times[name] += ask(processes[name], 'time', index, arguments.repeats)
-                        time.sleep(0.1)  # until the threads of this one have stopped spinning
+                        time.sleep(0.1)  # until the threads of this process have stopped spinning
                 ours, theirs = (np.percentile(times[name], [50, 10, 90]) * 1e3 for name in CONTESTANTS)
                 print(f'| {shape} | {task} | {ours[0]:.2f} ({ours[1]:.2f}–{ours[2]:.2f}) '
                       f'| {theirs[0]:.2f} ({theirs[1]:.2f}–{theirs[2]:.2f}) | {ours[0] / theirs[0]:.2f} '

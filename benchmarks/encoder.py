@@ -26,7 +26,7 @@ ROWS = 32
 
 
 def ours(files, encoded):
-    """A function that gives the vectors of all pieces."""
+    """A function without arguments that computes the vectors of all pieces with ms_crf."""
     from ms_crf.models.encoder.learner import Reader
     from ms_crf.models.encoder.model_type import build_encoder
 
@@ -62,7 +62,7 @@ CONTESTANTS = {'ms_crf': ours, 'transformers': peer}
 
 
 def serve(name, arguments):
-    """Reads 'check FILE' and 'time' lines, answers with a number each."""
+    """Runs as a contestant: reads 'check FILE' and 'time' lines, and answers each with a line of numbers."""
     files = EncoderFiles(arguments.encoder)
     sentences = [sentence.tokens for sentence in read_corpus(arguments.input)]
     encoded = Subwords(sentences, files.tokenizer, files.sizes.longest)
@@ -100,7 +100,7 @@ def main():
     for _ in range(1 + arguments.rounds):
         for name, process in processes.items():
             seconds[name].append(ask(process, 'time')[0])
-            time.sleep(0.2)                      # until the threads of this one have stopped spinning
+            time.sleep(0.2)                      # until the threads of this process have stopped spinning
     stop(processes)
     print(f'{processor()}, {os.cpu_count()} cores; {sentences:.0f} sentences, {pieces:.0f} pieces; {arguments.rounds} '
           f'turns each; largest difference {difference:.1g}\n')

@@ -30,7 +30,7 @@ WORKERS = 2
 
 
 class Tagging:
-    """A worker with its model: a callable on the names of shards, as Ray Data wants it."""
+    """A worker with its loaded model; `tag` tags a shard and returns the number of lines."""
 
     def __init__(self, run):
         self.worker = Worker(WorkerSettings(run, '', Fields(), 'jsonl'))
@@ -61,7 +61,7 @@ def ray_data(run, shards):
     return sum(row['lines'] for row in rows.take_all())
 
 
-_made = {}                     # the model of a process of Dask
+_made = {}                     # the model of a Dask process, created by the first task
 
 
 def tag_in_dask(run, shard):
@@ -88,7 +88,7 @@ def writers(process):
 
 
 def timed(name, arguments, kills):
-    """(seconds, lines in the output, distinct ids, killed workers, other lines on the screen) of an engine."""
+    """Runs an engine; returns (seconds, output lines, distinct ids, killed workers, other lines on the screen)."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / 'out'
         if name == 'tag-many':

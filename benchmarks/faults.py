@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-SECONDS = 1800.0                         # that the tests of a fault may take
+SECONDS = 1800.0                         # time limit for the tests of a fault
 
 
 class Fault(NamedTuple):
@@ -89,7 +89,7 @@ FAULTS = [
 
 
 def checked(root: Path = ROOT) -> list[str]:
-    """What is wrong with the table: texts that are not exactly once in their files, and tests that are missing."""
+    """Errors in the table of faults: texts that do not occur exactly once in their file, and missing tests."""
     wrong = []
     for fault in FAULTS:
         path = root / fault.file
@@ -101,7 +101,7 @@ def checked(root: Path = ROOT) -> list[str]:
 
 
 def copied(folder: str) -> Path:
-    """Yields a copy of the project for faults, without the corpora next to the project."""
+    """Copies the project into a folder, without the corpora next to the project; returns the root of the copy."""
     root = Path(folder, 'project')
     for name in ('ms_crf', 'tests', 'benchmarks', 'configs', 'data', 'docs', 'examples'):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns('__pycache__'))
@@ -112,7 +112,7 @@ def copied(folder: str) -> Path:
 
 
 def status_of(root: Path, tests: str, quick: bool) -> int:
-    """The status of pytest, which stops at the first failure."""
+    """The exit code of pytest, which stops at the first failure; 1 if the tests exceed the time limit."""
     options = ['-m', 'not slow'] if quick else []
     command = [sys.executable, '-B', '-m', 'pytest', '-n', '0', '-x', '-q', '-p', 'no:cacheprovider', *options]
     try:
@@ -123,7 +123,7 @@ def status_of(root: Path, tests: str, quick: bool) -> int:
 
 
 def is_found(root: Path, fault: Fault, quick: bool) -> bool:
-    """Makes a fault, runs its tests, and takes the fault back."""
+    """Whether the tests find a fault; inserts the fault, runs its tests, and removes the fault again."""
     path = root / fault.file
     text = path.read_text(encoding='utf-8')
     try:

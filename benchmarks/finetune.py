@@ -22,14 +22,14 @@ NOTHING, ALL = 'from nothing', 'all'
 
 
 def sample(path, count, seed, output):
-    """Writes randomly drawn sentences of a column file, in the order of the file."""
+    """Writes `count` randomly drawn sentences of a column file to `output`, in the order of the file."""
     blocks = [block for block in path.read_text(encoding='utf-8').split('\n\n') if block.strip()]
     chosen = sorted(random.Random(seed).sample(range(len(blocks)), count))
     output.write_text(''.join(blocks[number].strip('\n') + '\n\n' for number in chosen), encoding='utf-8')
 
 
 def renamed(corpus, names, folder):
-    """A corpus whose types of spans have other names; itself if there are none."""
+    """The folder of a copy of the corpus with renamed span types; the corpus folder itself if `names` is empty."""
     if not names:
         return corpus.absolute()
     made = folder / corpus.name
@@ -43,7 +43,7 @@ def renamed(corpus, names, folder):
 
 
 def train(folder, options):
-    """Trains to the end in a folder, unless that has been done."""
+    """Trains or resumes a run until it is finished; does nothing if the run is finished already."""
     if (folder / 'scores.json').exists():
         return
     how = [*options, '--save', str(folder)]
@@ -56,12 +56,15 @@ def train(folder, options):
 
 
 def score(folder):
-    """F1 on test in percent."""
+    """The test F1 of a finished run, in percent."""
     return 100 * json.loads((folder / 'scores.json').read_text(encoding='utf-8'))['test']['f1']
 
 
 def run_of(arguments, corpus, other, size, seed, setting):
-    """Returns the folder of a run, and trains missing runs; `setting` is NOTHING, or options to use with --init."""
+    """Returns the folder of a run and trains the run if necessary.
+
+    `setting` is NOTHING for a training from the beginning, otherwise options to use together with --init.
+    """
     begins = ''.join(letter if letter.isalnum() or letter in '.-' else '_' for letter in setting) or 'init'
     folder = arguments.work / '-'.join([corpus.name, size, begins, str(seed)])
     train_file = corpus / 'train.tsv'

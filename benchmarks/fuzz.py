@@ -1,14 +1,14 @@
-"""Fuzzes the readers, converters, splitters, operators, server and commands; no input may end in anything but one line.
+"""Fuzzes readers, converters, splitters, operators, server and commands: each input gives a result or a one-line error.
 
     python benchmarks/fuzz.py --cases 10000 --commands 300
     python benchmarks/fuzz.py --minutes 5
     python benchmarks/fuzz.py --seed 7 --only text --case 41
 
-Cases run in a worker process, commands as processes of their own, both at the same time. Allowed are a result that
-agrees with an independent oracle, or one of the project's own errors in one line. Failures are a traceback, another
-exception, a wrong result, a crash, no end within the time limit, more than 4 GB of memory (VmHWM of a process and of
-its children), and output of MindSpore. The seed, the kind and the number of a case determine it: the last command above
-repeats a single one. The exit status is 1 if anything failed.
+Cases run in a worker process, commands in separate processes, both at the same time. A case passes if its result agrees
+with an independent oracle, or if it ends with one of the project's own errors in one line. Failures are a traceback,
+another exception, a wrong result, a crash, a timeout, more than 4 GB of memory (VmHWM of a process and of its
+children), and output of MindSpore. Seed, kind and number determine a case: the last command above repeats a single
+case. The exit status is 1 if anything failed.
 """
 
 import argparse
@@ -35,8 +35,8 @@ class Run:
     """One call of this program: runs cases and commands, counts results, prints and keeps failures.
 
     Args:
-        folder: to work in.
-        parsed: the arguments.
+        folder: working folder.
+        parsed: the parsed command-line arguments.
     """
 
     def __init__(self, folder, parsed):

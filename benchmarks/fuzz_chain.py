@@ -3,18 +3,18 @@
 import numpy as np
 
 BREAK = 1e4                                                      # score of a forbidden tag or transition
-HUGE = 1e29                                                      # scores below -HUGE are of paths that are forbidden
+HUGE = 1e29                                                      # a path with a score below -HUGE is forbidden
 
 
 class Chain:
-    """A batch with reference results: float64, in the log domain, position by position.
+    """A batch with reference results, computed in float64 in the log domain, one position at a time.
 
     Args:
-        emissions: (L, B, K).
-        tags: (L, B), negative where unknown.
-        lengths: (B,).
-        transitions, start, end: (K, K), (K,), (K,); -inf forbids.
-        allowed: the three as bools, or None.
+        emissions: scores of the tags, (L, B, K).
+        tags: (L, B), negative for unknown tags.
+        lengths: lengths of the sentences, (B,).
+        transitions, start, end: scores, (K, K), (K,), (K,); -inf forbids a transition.
+        allowed: three arrays of bools with the shapes of transitions, start and end; None if everything is allowed.
     """
 
     def __init__(self, emissions, tags, lengths, transitions, start, end, allowed=None):
@@ -26,7 +26,7 @@ class Chain:
         self.transitions, self.start, self.end = transitions, start, end
 
     def inputs(self, batch_first, integers=np.int32):
-        """What every operator takes first."""
+        """The first inputs, which all chain operators share."""
         emissions = self.emissions.swapaxes(0, 1) if batch_first else self.emissions
         allowed = np.ones(1, bool)
         if self.allowed is not None:
@@ -35,7 +35,10 @@ class Chain:
                 *(score.astype(np.float32) for score in self.scores), allowed, np.array([int(batch_first)], np.int32)]
 
     def sums(self, row, tags=None):
-        """Of a row: log normaliser, marginals (n, K) and expected transitions (K, K); -inf and None without a path."""
+        """Log normaliser, marginals (n, K) and expected transitions (K, K) of a row.
+
+        If no path is possible, the log normaliser is -inf and the other results are None.
+        """
         n = self.lengths[row]
         emissions = self.emissions[:n, row].astype(np.float64)
         if tags is not None:
@@ -75,7 +78,7 @@ class Chain:
 
 
 def random_chain(rng):
-    """Any shape, any scale, some forbidden, some unknown, rows of length 0 among them."""
+    """A random chain of any shape and scale, with forbidden transitions, unknown tags and rows of length 0."""
     length, batch = int(rng.choice([1, 2, 3, 5, 9, 17, 40])), int(rng.choice([1, 2, 3, 4, 5, 8, 9, 13]))
     tags = int(rng.choice([1, 2, 3, 4, 5, 7, 9, 12, 21]))
     scale = float(rng.choice([0.0, 0.1, 1.0, 1.0, 5.0, 50.0, 300.0, 2000.0]))
@@ -109,12 +112,12 @@ def near(actual, expected, what, tolerance=2e-6):
 
 
 def check_chain(operators, rng):
-    """All that the operators say of a random batch."""
+    """Checks all results of the operators for a random batch."""
     check(operators, random_chain(rng), bool(rng.integers(2)), rng)
 
 
 def check(operators, chain, batch_first, rng):
-    """Everything that the operators say of a chain."""
+    """Checks all results of the operators for a chain against the reference results."""
     length, batch, tags = chain.emissions.shape
     count = length * batch * tags
     inputs = chain.inputs(batch_first, rng.choice([np.int32, np.int64, np.uint8 if length < 256 else np.uint16]))
@@ -143,7 +146,7 @@ def check(operators, chain, batch_first, rng):
         assert np.isfinite(values).all(), f'{name} of numbers are not'
     assert ((paths >= 0) & (paths < tags)).all() and ((three >= 0) & (three < tags)).all()
 
-    everything = True                                            # whether each row has a path
+    everything = True                                            # whether every row has a possible path
     by_emissions = np.zeros((batch, length, tags))
     by_steps, by_start, by_end = np.zeros((tags, tags)), np.zeros(tags), np.zeros(tags)
     for row, n in enumerate(chain.lengths):

@@ -23,7 +23,7 @@ NOISE = 'Traceback', '[ERROR]', '[WARNING]', '[CRITICAL]', 'Warning:', 'Exceptio
 
 
 class Commands:
-    """Cases of commands, some of their files damaged.
+    """Cases of commands; some of their input files are damaged.
 
     Args:
         material: the source of all inputs.
@@ -39,7 +39,7 @@ class Commands:
         self.all = [*self.quick, self.tag_with_damaged_run, self.train_with_options, self.export, self.resume,
                     self.evaluate]
 
-    # Commands: a verb, and the words that follow it
+    # Each function returns a command: the verb and its arguments
 
     def _output(self, rng, *names):
         return ['--output', self.material.case / rng.choice(names)] if rng.random() < 0.6 else []
@@ -48,7 +48,7 @@ class Commands:
         return rng.choice([[], [], [], *options])
 
     def _examples(self, rng, damaged):
-        """A file of annotated text, in any format."""
+        """Writes a file of annotated text in a random format, optionally damaged; returns its path."""
         kind = rng.choice([*OF_SPANS, *OF_TAGS])
         examples = [clean(rng) if kind in OF_TAGS else rng.choice([clean, wild])(rng) for _ in range(rng.randint(1, 3))]
         path = write(rng, self.material, kind, examples)
@@ -72,7 +72,7 @@ class Commands:
             [*SPLITTERS, 'spacy-th', 'spacy-qq', 'x']), *extra, *self._output(rng, 'out')]
 
     def score_partial(self, rng):
-        """Scores on text of which a part is tagged."""
+        """`infer --score` on partially annotated text."""
         examples = [clean(rng)]
         tags = [[partial(rng, own, '?') for own in tags_of(examples[0], rng.choice(['BIO', 'BIOES']))]]
         path = write(rng, self.material, rng.choice(['tokens', 'columns', 'conllu']), examples, tags)
@@ -134,10 +134,10 @@ class Commands:
         return 'evaluate', ['--run', self.material.runs[rng.choice(['hmm', 'words'])], '--input',
                             self._examples(rng, rng.random() < 0.3)]
 
-    # Running them
+    # Running the commands
 
     def call(self, rng):
-        """A quick command, in this process."""
+        """Runs a random quick command in this process; returns its result."""
         verb, words = rng.choice(self.quick)(rng)
         before = self._files()
         with open(self.material.file('../stdout', b''), 'w+', encoding='utf-8') as output, io.StringIO() as errors:
@@ -162,7 +162,7 @@ class Commands:
                 os.wait4(process.pid, 0)
                 raise Failure(f'{verb} {shown(words)}: {error}') from None
             finally:
-                process.returncode = 0                   # it has been waited for
+                process.returncode = 0                   # `_wait` has already waited for the process
             errors.seek(0)
             output.seek(0)
             result = self._judge(verb, words, status, output.read(), errors.read().decode('utf-8', 'replace'), before)
@@ -171,7 +171,7 @@ class Commands:
 
     @staticmethod
     def _wait(process):
-        """The status of a process and its largest memory."""
+        """Waits for a process; returns its exit code and peak memory in bytes. Raises Failure beyond the limits."""
         began = time.monotonic()
         while True:
             ended, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -185,7 +185,7 @@ class Commands:
         return {path: path.stat().st_size for path in self.material.case.rglob('*') if path.is_file()}
 
     def _judge(self, verb, words, status, output, errors, before):
-        """The result of a command; raises Failure unless it ended as commands have to."""
+        """The result of a command; raises Failure if the command broke a rule for status, messages or files."""
         lines = errors.strip().splitlines()
         why = None
         if status not in (0, FAULT):

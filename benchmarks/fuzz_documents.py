@@ -26,7 +26,7 @@ def read(path, kind, mark='?'):
 
 
 def joined(examples):
-    """(text, spans) of examples as of one text, with line feeds between them."""
+    """(text, spans) of all examples joined to one text, with line feeds between the examples."""
     spans, offset = [], 0
     for text, own in examples:
         spans += [(start + offset, end + offset, kind) for start, end, kind in own]
@@ -35,12 +35,12 @@ def joined(examples):
 
 
 def spans_in(document):
-    """(start, end, type) of the spans of a document, in order."""
+    """The spans of a document as sorted (start, end, type)."""
     return sorted((span.start, span.end, span.type) for span in document.spans)
 
 
 def content(source):
-    """(text, spans) of what was read."""
+    """(text, spans) of all documents of a source, joined to one text."""
     examples = []
     for document in source.documents:
         spans = [(span.start, span.end, span.type) for span in document.spans]
@@ -65,7 +65,7 @@ class Documents:
     """Cases of annotated files.
 
     Args:
-        material: for files.
+        material: writes the input files.
     """
 
     refusals = CorpusError, OptionError
@@ -78,7 +78,7 @@ class Documents:
         self.never_refused = {case.__name__ for case in valid}
 
     def convert(self, source, kind, splitter='blanks', mark='?'):
-        """The name of a file in this format."""
+        """Converts a source to a format; returns the path of the new file. A refused conversion must write nothing."""
         path = self.material.case / ('to/' + NAMES.get(kind, 'brat' if kind == 'brat' else 'a.jsonl'))
         path.parent.mkdir(parents=True, exist_ok=True)
         before = sorted(path.parent.iterdir())
@@ -99,14 +99,17 @@ class Documents:
         self._expect(content(source), joined([example[:2] for example in examples]), kind)
 
     def convert_pair(self, rng):
-        """From any format to any, spans and text stay."""
+        """Converts any format to any format; text and spans must stay the same."""
         kind, other, examples = rng.choice(FORMATS), rng.choice(FORMATS), [clean(rng) for _ in range(rng.randint(1, 3))]
         source = read(write(rng, self.material, kind, examples), kind)
         self._expect(content(read(self.convert(source, other), other)), joined([example[:2] for example in examples]),
                      f'{kind} to {other}')
 
     def convert_spans(self, rng):
-        """Any text with any spans, from spans to spans; brat writes no line end at the ends of a span."""
+        """Converts random text with random spans between formats of spans; text and spans must stay the same.
+
+        Line ends at the ends of a span are ignored for brat, which does not write them.
+        """
         kind, other = rng.choice(list(OF_SPANS)), rng.choice(list(OF_SPANS))
         examples = [wild(rng) for _ in range(rng.randint(1, 3))]
         source = read(write(rng, self.material, kind, examples), kind)
@@ -131,7 +134,10 @@ class Documents:
         return stripped
 
     def convert_to_tags(self, rng):
-        """Any text with any spans, to tokens and tags by the documented rules; written once more it is the same."""
+        """Converts random text with random spans to tokens and tags, and checks them against the documented rules.
+
+        Another conversion must not change the result.
+        """
         kind, splitter, example = rng.choice(WITH_JUDGED), rng.choice(['blanks', 'characters', 'spacy-en']), wild(rng)
         source = read(write(rng, self.material, kind, [example._replace(judged=None)]), kind)
         tokens = [token for sentence in splitter_named(splitter).split(example.text) for token in sentence.offsets]
@@ -149,7 +155,7 @@ class Documents:
             self._expect(Path(self.convert(back, other, splitter)).read_bytes(), data, f'{other} written once more')
 
     def convert_partial_tags(self, rng):
-        """Tags of which some are unknown, from each format of tags to each: they stay."""
+        """Converts partly unknown tags between formats of tags; all tags must stay the same."""
         kind, other, example = rng.choice(list(OF_TAGS)), rng.choice(list(OF_TAGS)), clean(rng)
         # In a file of spaces, '# XX' before the first row of a sentence is a comment.
         mark = '?' if any(line.split(' ')[0] == '#' for line in example.text.split('\n')) else rng.choice(MARKS)
@@ -164,7 +170,7 @@ class Documents:
         read(self.convert(source, third, mark=mark), third)
 
     def convert_judged(self, rng):
-        """Partially annotated texts: other tokens become unknown tags, and all spans are kept."""
+        """Converts partially annotated texts: tokens without annotation become unknown tags, and all spans are kept."""
         kind, other, example = rng.choice(WITH_JUDGED), rng.choice(WITH_JUDGED), clean(rng)
         places = [place for sentence in example.sentences for place in sentence]
         judged = [(rng.choice(places)[0], len(example.text))] * rng.randint(0, 1)
@@ -182,7 +188,7 @@ class Documents:
         self._expect(content(back), joined([example[:2]]), f'{kind} to tokens to {other}')
 
     def convert_damaged(self, rng):
-        """Damaged files of every format: read and converted, or refused."""
+        """Reads and converts damaged files of all formats, which may also be refused."""
         kind, examples = rng.choice(FORMATS), [rng.choice([clean, wild])(rng) for _ in range(2)]
         if kind in OF_TAGS:
             examples = [clean(rng), Example('al el', [(0, 2, 'X')], [[(0, 2), (3, 5)]])]
@@ -196,7 +202,7 @@ class Documents:
             number = rng.randrange(len(lines))
             try:
                 lines[number] = record_of(rng, json.loads(lines[number]))
-            except ValueError:                           # a line of an array over many lines
+            except ValueError:                           # the line is part of a JSON array that spans many lines
                 lines[number] = bytes_of(rng, lines[number])
             damaged.write_bytes(b'\n'.join(lines))
         else:

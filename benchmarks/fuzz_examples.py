@@ -18,9 +18,9 @@ class Example(NamedTuple):
     """A text with spans.
 
     Attributes:
-        text: of all sentences.
-        spans: (start, end, type) of each, the end exclusive.
-        sentences: of each the (start, end) of its tokens; None if they are not known.
+        text: the text of all sentences.
+        spans: list of (start, end, type), the end exclusive.
+        sentences: for each sentence the (start, end) of its tokens; None if the tokens are not known.
         judged: annotated parts of the text as (start, end), or None if the whole text is annotated.
     """
 
@@ -31,8 +31,10 @@ class Example(NamedTuple):
 
 
 def clean(rng):
-    """An example that every format can hold: its tokens are separated by spaces and line feeds, its spans are of whole
-    tokens of one sentence, and do not overlap."""
+    """Returns an example that every format can store.
+
+    Tokens are separated by spaces and line feeds. Spans consist of whole tokens of one sentence and do not overlap.
+    """
     sentences, spans, pieces, offset = [], [], [], 0
     for _ in range(rng.choice([1, 1, 2, 4])):
         words = rng.choices(TOKENS, k=rng.choice([1, 2, 3, 8, 20]))
@@ -55,7 +57,7 @@ def clean(rng):
 def wild(rng):
     """Returns an example with random text and spans, sometimes with annotated parts."""
     text = rng.choice([hostile(rng, 30), clean(rng).text, '', ' '])
-    # JSON reads two adjacent halves of a surrogate pair as one character.
+    # Joins adjacent halves of surrogate pairs, because JSON also reads them as one character.
     text = text.encode('utf-16-le', 'surrogatepass').decode('utf-16-le', 'surrogatepass')
 
     def parts(most):
@@ -65,7 +67,7 @@ def wild(rng):
 
 
 def tags_of(example, scheme):
-    """The tags of each sentence of a clean example, in BIO or BIOES."""
+    """The tags of each sentence of a clean example, in the scheme BIO or BIOES."""
     types = {}
     for start, end, kind in example.spans:
         inside = [place for sentence in example.sentences for place in sentence if start <= place[0] < end]
@@ -78,7 +80,7 @@ def tags_of(example, scheme):
 
 
 def spans_of(tags, places):
-    """(start, end, type) of tags in BIO or BIOES."""
+    """The spans of BIO or BIOES tags as (start, end, type), with the offsets of the tokens in `places`."""
     spans = []
     for tag, (start, end) in zip(tags, places, strict=True):
         prefix, _, kind = tag.partition('-')
@@ -99,15 +101,15 @@ def partial(rng, tags, mark):
     return changed
 
 
-# Files, by the names of formats; each function takes a random generator, examples and what else it needs.
+# Writers of files, named after the formats. Each function takes a random generator and examples, some also tags.
 
 def utf16(text, offset):
-    """An offset in units of UTF-16, as tools in browsers count."""
+    """An offset in UTF-16 code units, which browser-based tools use."""
     return len(text[:offset].encode('utf-16-le', 'surrogatepass')) // 2
 
 
 def _dumps(rng, value, **options):
-    """JSON text; half of a surrogate pair is always escaped, as UTF-8 cannot hold it."""
+    """JSON text; half of a surrogate pair is always escaped, because UTF-8 cannot encode it."""
     text = json.dumps(value, ensure_ascii=False, **options)
     return text if rng.random() < 0.5 and not _SURROGATES.search(text) else json.dumps(value, **options)
 
@@ -167,7 +169,7 @@ def spacy(rng, examples):
 
 
 def brat(example):
-    """The text, and the notes."""
+    """The text and the annotations of a brat document."""
     notes = []
     for number, (start, end, kind) in enumerate(example.spans, 1):
         shown = ' '.join(re.split('[\r\n]', example.text[start:end]))
@@ -219,7 +221,7 @@ NAMES = {'label-studio': 'a.json', 'conllu': 'a.conllu', 'conll2003': 'a.conll',
 
 
 def write(rng, material, kind, examples, tags=None):
-    """The name of a file of examples, or of brat the folder.
+    """Writes examples to a file; returns its path, or the path of the folder for brat.
 
     Args:
         kind: the format.

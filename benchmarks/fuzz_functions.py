@@ -7,10 +7,10 @@ from mutations import value_of
 
 
 class Functions:
-    """Cases of functions.
+    """Cases of function calls.
 
     Args:
-        material: has a tagger.
+        material: provides a tagger.
     """
 
     refusals = ValueError, TypeError

@@ -22,17 +22,17 @@ SMALL = ['--word-dim', '6', '--hidden', '6', '--char-dim', '3', '--char-width', 
 
 
 class Failure(Exception):
-    """A case that ended badly."""
+    """Raised for a case that breaks a rule."""
 
 
 def check(fine, message):
-    """Raises Failure unless something is fine."""
+    """Raises Failure with this message unless `fine` is true."""
     if not fine:
         raise Failure(message)
 
 
 def tree_of(pid):
-    """A process and its descendants."""
+    """A process and its descendants; an empty list if the process has ended."""
     try:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -41,14 +41,14 @@ def tree_of(pid):
 
 
 def end(processes):
-    """Kills processes, of which some may have ended."""
+    """Kills processes; processes that have ended already are skipped."""
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
 
 
 def check_memory(pid):
-    """Raises Failure if the peak memory of a process or of a descendant is too large."""
+    """Raises Failure if the peak memory of a process or of a descendant exceeds MEMORY."""
     for process in tree_of(pid):
         try:
             status = Path(f'/proc/{process.pid}/status').read_text()
@@ -59,7 +59,7 @@ def check_memory(pid):
 
 
 def _encoder():
-    """The files of a tiny pretrained encoder, by name."""
+    """The files of a tiny pretrained encoder, as a dictionary by file name."""
     config = {
         'model_type': 'bert', 'vocab_size': 14, 'hidden_size': 4, 'num_hidden_layers': 1, 'num_attention_heads': 2,
         'intermediate_size': 8, 'max_position_embeddings': 16, 'type_vocab_size': 2, 'hidden_act': 'gelu',
@@ -81,13 +81,13 @@ def _encoder():
 
 
 class Material:
-    """Files and models to be damaged.
+    """Input files and models, and damaged copies of them.
 
     Args:
         folder: the working folder; its sibling folder `models` has the result of `train`.
 
     Attributes:
-        case: the folder for the files of a case, which is removed afterwards.
+        case: the folder for the files of a case, which is removed after the case.
     """
 
     def __init__(self, folder):

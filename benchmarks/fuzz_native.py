@@ -1,8 +1,9 @@
 """Compares the C++ operators with float64 NumPy on random inputs: python benchmarks/fuzz_native.py
 
-The library is called as MindSpore calls it, but without MindSpore. One batch of five is also called with wrong numbers,
-shapes and types of inputs, which the operators must reject. With --sanitize the library is compiled with address and
-undefined behaviour sanitizers, which end the program at the first fault, and splits its work as on eight processors.
+The library is called as MindSpore calls it, but without MindSpore. For one batch of five, the operators are also called
+with a wrong number of inputs, or with wrong shapes and types, which they must reject. With --sanitize the library is
+compiled with address and undefined behaviour sanitizers, which end the program at the first fault. The work is then
+split as on eight processors.
 """
 
 import argparse
@@ -39,16 +40,16 @@ class Operators:
         return result
 
     def size(self, name, inputs):
-        """How many numbers the result has, from what an operator says of an output without any."""
+        """The size of an operator's result, read from its error message about an empty output."""
         self.try_call(name, inputs, 0)
         return int(re.search(r'output: expected float32 of shape \((\d+)\)', self.fault())[1])
 
     def fault(self):
-        """What was wrong with the last call that failed."""
+        """The error message of the last failed call."""
         return self.library.NativeFault().decode()
 
     def try_call(self, name, inputs, size):
-        """The status, 0 for success, and the result."""
+        """Calls an operator; returns its status (0 for success) and its flat result."""
         arrays = [*(np.asarray(array, order='C') for array in inputs), np.full(size, 12345.0, np.float32)]
         count = len(arrays)
         shapes = [(ctypes.c_int64 * max(1, array.ndim))(*array.shape) for array in arrays]
@@ -62,10 +63,12 @@ class Operators:
 
 
 class WrongInputs(Operators):
-    """Operators that are called with wrong inputs, too, which they must refuse: before each call, with some in which a
-    number, a shape or a type is changed."""
+    """Operators that are also called with wrong inputs, which they must reject.
 
-    # Axes that no other argument has to fit: characters of a word, characters in all, and forms.
+    Before each normal call, the operator is called several times with a wrong number, shape or type of inputs.
+    """
+
+    # Axes of any size, as no other argument depends on them: characters of a word, all characters, distinct forms.
     ANY_SIZE = (('CharactersWords', 2, 1), ('CharactersGradients', 2, 1), ('CharactersWords', 0, 0),
                 ('LstmScoresOfForms', 0, 0))
 
@@ -84,7 +87,7 @@ class WrongInputs(Operators):
         return super().call(name, inputs, size)
 
     def _change(self, name, inputs):
-        """Inputs of which one is changed, its index, and how."""
+        """Inputs with one change, the index of the changed input, and the kind of change."""
         index = int(self.rng.integers(len(inputs)))
         array = np.asarray(inputs[index])
         axis = int(self.rng.integers(array.ndim))
@@ -107,7 +110,7 @@ class WrongInputs(Operators):
 
 
 def sanitized(folder):
-    """A library with the compiler's checks, and the files to be loaded before it; None if it has no checks."""
+    """Compiles the library with sanitizers; returns its path and the libraries to preload, or None on failure."""
     path = Path(folder, 'sanitized.so')
     command = next(library.compilers())
     flags = [flag for flag in library.FLAGS if flag != '-O3']
@@ -116,7 +119,7 @@ def sanitized(folder):
                               capture_output=True)
     if compiled.returncode:
         return None
-    # The runtime of C++ as well: it throws the exceptions that the checks look at.
+    # The C++ runtime must be preloaded, too, because the sanitizers intercept its exceptions.
     loaded = [subprocess.run([*command, f'-print-file-name={name}.so'], capture_output=True, text=True,
                              check=True).stdout.strip() for name in ('libasan', 'libstdc++')]
     return path, ':'.join(loaded)

@@ -1,6 +1,6 @@
 """Random BiLSTMs and character encoders: compares the C++ operators with float64 NumPy.
 
-Gradients are tested with complex-step derivatives, which are exact and use other arithmetic than the operators.
+Gradients are tested with complex-step derivatives, which are exact and independent of the operators' own arithmetic.
 """
 
 import numpy as np
@@ -14,14 +14,16 @@ def near(actual, expected, what, tolerance):
 
 
 def check_gradient(function, arrays, gradients, rng, what, tolerance=1e-5):
-    """Whether gradients are those of a function of arrays, in directions that move all of one array, or one number.
+    """Compares gradients with complex-step derivatives of a function.
+
+    Each array is moved in a random direction, and along one random coordinate.
 
     Args:
-        function: of float64 or complex arrays, to one number.
-        arrays, gradients: alike.
+        function: maps float64 or complex arrays to one number.
+        arrays, gradients: two lists of arrays with equal shapes.
         rng: a NumPy random generator.
-        what: name of the function in error messages.
-        tolerance: of the difference, relative to what it may be at most, and at least 1.
+        what: name of the gradient in error messages.
+        tolerance: largest difference, relative to max(1, |direction| |gradient|).
     """
     for index, (array, gradient) in enumerate(zip(arrays, gradients)):
         one = np.zeros(array.size)
@@ -35,12 +37,12 @@ def check_gradient(function, arrays, gradients, rng, what, tolerance=1e-5):
 
 
 def lstm_states(inputs, lengths, weights):
-    """(length, batch, 2 units) by the definition, a sentence and a position at a time.
+    """States of a BiLSTM, (length, batch, 2 units), computed from the definition, one position at a time.
 
     Args:
-        inputs: (length, batch, width).
-        lengths: (batch,).
-        weights: of each direction by the input, by the state before, and two biases.
+        inputs: input vectors, (length, batch, width).
+        lengths: lengths of the sentences, (batch,).
+        weights: for each direction the weights of the input and of the previous state, and two biases.
     """
     units = weights[1].shape[1]
     states = np.zeros((*inputs.shape[:2], 2 * units), np.result_type(inputs, *weights))
@@ -57,7 +59,10 @@ def lstm_states(inputs, lengths, weights):
 
 
 def scores_of_forms(operators, inputs, given, weights, real, projection, rng):
-    """(length, batch, tags), what the operators give for the positions as forms, in any order, others behind them."""
+    """Scores of the tags, (length, batch, tags), from the operators that read distinct word forms.
+
+    The real positions are passed as forms in random order, followed by some unused forms.
+    """
     length, batch, width = inputs.shape
     count = max(1, int(real.sum()))
     forms = np.full((count + int(rng.integers(3)), width), np.nan, np.float32)
@@ -74,12 +79,12 @@ def scores_of_forms(operators, inputs, given, weights, real, projection, rng):
 
 
 def check_lstm(operators, rng):
-    """States and gradients of a random layer, some of its sentences empty, with anything on padding."""
+    """Checks states and gradients of a random layer, with some empty sentences and arbitrary values on padding."""
     length, batch = int(rng.choice([1, 2, 3, 7, 12])), int(rng.choice([1, 2, 3, 5, 8, 13, 33]))
     width, units = int(rng.choice([1, 2, 5, 16, 17, 40])), int(rng.choice([1, 3, 4, 8, 15, 16, 33]))
     scale = float(rng.choice([0.1, 0.3, 20.0]))
     if scale > 1:
-        length = 1                                               # steep functions make small errors large
+        length = 1                                               # large weights would amplify rounding errors
     shapes = [(4 * units, width), (4 * units, units), (4 * units,), (4 * units,)] * 2
     weights = [(rng.normal(size=shape) * scale).astype(np.float32) for shape in shapes]
     inputs = rng.normal(size=(length, batch, width)).astype(np.float32)
@@ -117,7 +122,10 @@ def check_lstm(operators, rng):
 
 
 def character_words(table, filters, spellings):
-    """(words, filters) by the definition, a window at a time; of equal windows the first counts."""
+    """Vectors of words, (words, filters), computed from the definition, one window at a time.
+
+    If several windows have the same maximum, the first window is used.
+    """
     dim = table.shape[1]
     table = np.concatenate((np.zeros((1, dim)), table[1:]))
     words = np.zeros((len(spellings), len(filters)), table.dtype)
@@ -132,7 +140,7 @@ def character_words(table, filters, spellings):
 
 
 def check_characters(operators, rng):
-    """Words and gradients of a random convolution, words without characters and of full length among them."""
+    """Checks vectors and gradients of a random convolution, with empty words and words of full length."""
     count, dim, filters = int(rng.choice([2, 3, 30])), int(rng.choice([1, 3, 16, 30])), int(rng.choice([1, 4, 16, 50]))
     words, length = int(rng.choice([1, 2, 9, 150])), int(rng.choice([1, 2, 3, 8]))
     table = rng.normal(size=(count, dim)).astype(np.float32)
@@ -148,4 +156,4 @@ def check_characters(operators, rng):
     gradients = [flat[:table.size].reshape(table.shape), flat[table.size:].reshape(weights.shape)]
     assert not gradients[0][0].any(), 'a gradient by padding'
     check_gradient(lambda arrays: (character_words(*arrays, spellings) * factors).sum(), exact, gradients, rng,
-                   'gradient of the characters', 1e-4)           # sums of thousands of terms, which cancel
+                   'gradient of the characters', 1e-4)           # sums of thousands of terms that partly cancel

@@ -29,7 +29,7 @@ def numbers(rng, *shape):
 
 
 def misshapen(rng, array):
-    """An array of another rank, of another size in one axis, or of another type than is allowed."""
+    """A copy of an array with a wrong rank, a wrong size of one axis, or a wrong type."""
     kind, axis = rng.randrange(5), rng.randrange(array.ndim)
     if kind == 0:
         return array[None]
@@ -44,7 +44,7 @@ def misshapen(rng, array):
 
 @functools.cache
 def layer_of(tags, batch_first, constrained):
-    """A layer, and its constraints."""
+    """A CRF layer and its constraints, which may be None."""
     constraints = allowed_transitions('BIO', ['O', 'B', 'I', 'B-X', 'I-X'][:tags]) if constrained else None
     return CRF(tags, batch_first, 'none', constraints), constraints
 
@@ -59,7 +59,7 @@ def tensor(value):
 
 
 class Inputs:
-    """Cases of arguments."""
+    """Cases of calls with valid and invalid arguments."""
 
     refusals = REFUSED
 
@@ -69,7 +69,7 @@ class Inputs:
                       self.call_changed_layer, self.call_operator, self.call_network]
 
     def arguments(self, rng):
-        """Emissions, tags and lengths, length first."""
+        """Random emissions (length, batch, tags), tags (length, batch) and lengths (batch,)."""
         length, batch, tags = rng.choice([1, 2, 3, 5]), rng.choice([1, 2, 3]), rng.choice([1, 2, 3, 5])
         values = np.random.default_rng(rng.getrandbits(64))
         emissions, lengths = numbers(rng, length, batch, tags), values.integers(0, length + 1, batch)
@@ -83,7 +83,10 @@ class Inputs:
         return emissions, known, lengths.astype(np.int64)
 
     def _call(self, layer, method, emissions, known, lengths, **others):
-        """The result of a method as arrays, from arrays that are length first if they have their proper rank."""
+        """Calls a method of a layer; returns its result as arrays, length first.
+
+        Arguments are length first; they are transposed for a layer with `batch_first`.
+        """
         if layer.batch_first:
             emissions, known = (array.swapaxes(0, 1) if isinstance(array, np.ndarray) and array.ndim > 1 else array
                                 for array in (emissions, known))
@@ -101,7 +104,7 @@ class Inputs:
         return [part.asnumpy() for part in parts if isinstance(part, ms.Tensor)]
 
     def call_layer(self, rng):
-        """Arguments of the right types and shapes, with any values."""
+        """Calls the layer with arguments of valid types and shapes, but with any values."""
         emissions, known, lengths = self.arguments(rng)
         layer, constraints = layer_of(emissions.shape[2], rng.random() < 0.5, rng.random() < 0.3)
         method = rng.choice(METHODS)
@@ -133,7 +136,7 @@ class Inputs:
                     raise Failure(str(error)) from None
 
     def call_layer_wrongly(self, rng):
-        """One argument of another rank, size or type."""
+        """Calls the layer with one argument of a wrong rank, size or type, which must be rejected."""
         arrays = list(self.arguments(rng))
         layer, _ = layer_of(arrays[0].shape[2], rng.random() < 0.5, rng.random() < 0.3)
         method, others = rng.choice(METHODS), {}
@@ -144,7 +147,7 @@ class Inputs:
             right = arrays[which]
             arrays[which] = misshapen(rng, right) if rng.random() < 0.8 else value_of(rng)
             if (arrays[which] is None and which) or getattr(arrays[which], 'shape', (0,))[1:] == right.shape[1:] != ():
-                return 'right after all'                 # seq_length may be missing, and emissions may be longer
+                return 'right after all'                 # the change is valid: no lengths, or longer emissions
         elif which == 3:
             length, batch, tags = arrays[0].shape
             axes = (batch, length) if layer.batch_first else (length, batch)     # one position too many
@@ -159,7 +162,7 @@ class Inputs:
                       f'{layer.num_tags}, batch_first {layer.batch_first}')
 
     def call_changed_layer(self, rng):
-        """Attributes or parameters that were changed after the layer was made."""
+        """Calls a layer whose attributes or parameters were changed after its creation."""
         emissions, known, lengths = self.arguments(rng)
         layer = CRF(emissions.shape[2], rng.random() < 0.5, 'none')
         name = rng.choice(['batch_first', 'num_tags', 'transitions', 'start_transitions', 'end_transitions'])
@@ -178,7 +181,7 @@ class Inputs:
 
     @staticmethod
     def _without_crash(call):
-        """Any exception is fine where MindSpore itself may refuse the arguments."""
+        """Calls a function; any exception is allowed, because MindSpore itself may refuse the arguments."""
         try:
             call()
         except Exception:
@@ -234,7 +237,7 @@ class Inputs:
         return name, own[name]
 
     def call_network(self, rng):
-        """Cells of the tagger, with arguments of other ranks, sizes and types."""
+        """Calls cells of the tagger with arguments of wrong ranks, sizes and types."""
         if rng.random() < 0.5:
             spellings = np.array(rng.choices([0, 1, 4, 5, -1, 10**9], k=6)).reshape(2, 3)
             arguments = [misshapen(rng, spellings) if rng.random() < 0.7 else spellings]

@@ -1,4 +1,4 @@
-"""Fuzzing of a real server for benchmarks/fuzz.py: requests by its OpenAPI document, and damaged HTTP bytes."""
+"""Fuzzing of a real server for benchmarks/fuzz.py: requests generated from its OpenAPI document, and damaged bytes."""
 
 import json
 import os
@@ -18,8 +18,8 @@ from mutations import bytes_of, record_of
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
-EXAMPLES, CONNECTIONS = 8, 6           # requests of one case
-WAIT = 20                              # seconds for an answer
+EXAMPLES, CONNECTIONS = 8, 6           # number of requests in one case
+WAIT = 20                              # time limit for an answer, in seconds
 PATHS = ['/', '/v1/tag', '/v1/model', '/healthz', '/readyz', '/metrics', '/openapi.json', '/v1/%74ag', '//', '/\xff',
          '*']
 HEADERS = ['Accept: text/html', 'Connection: close', 'Connection: upgrade\r\nUpgrade: websocket', ': a', 'a',
@@ -34,7 +34,7 @@ class Requests:
     """Cases of requests.
 
     Args:
-        material: has a run that is served.
+        material: provides the run for the server.
     """
 
     refusals = ()
@@ -44,7 +44,7 @@ class Requests:
         self.cases = [self.ask_as_described, self.send_bytes, self.send_bytes, self.send_values]
 
     def start(self):
-        """Starts the server unless it runs."""
+        """Starts the server if it is not running."""
         if self.process is not None and self.process.poll() is None:
             return
         self.process = subprocess.Popen(
@@ -72,7 +72,7 @@ class Requests:
         check(b' 200 ' in answer[:20], f'the server is not ready: {answer[:300]}')
 
     def _answers(self, requests):
-        """What comes back for bytes, each over a connection of its own, all at the same time."""
+        """The bytes of the answers; each request is sent over a separate connection, all at the same time."""
         connections = []
         for data in requests:
             connection = socket.create_connection((self.host, self.port), WAIT)
@@ -81,7 +81,7 @@ class Requests:
                 connection.sendall(data)
                 connection.shutdown(socket.SHUT_WR)
             except OSError:
-                pass                             # the server has heard enough
+                pass                             # the server has already closed the connection
         answers = []
         for connection, data in zip(connections, requests):
             parts = []
@@ -126,7 +126,7 @@ class Requests:
         return bytes_of(rng, data) if rng.random() < 0.7 else data
 
     def send_values(self, rng):
-        """Requests to tag with JSON of other values, hostile text, and known faults."""
+        """Tagging requests with random JSON values, hostile text and known invalid bodies."""
         self.start()
         requests = []
         for _ in range(CONNECTIONS):
@@ -140,7 +140,7 @@ class Requests:
         self._check(requests)
 
     def ask_as_described(self, rng):
-        """Requests that the OpenAPI document allows, or does not, made by schemathesis; so are its checks."""
+        """schemathesis sends valid and invalid requests and checks the answers against the OpenAPI document."""
         self.start()
         with warnings.catch_warnings():
             warnings.simplefilter('ignore')
@@ -157,7 +157,7 @@ class Requests:
             @settings(max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate],
                       suppress_health_check=list(HealthCheck))
             def ask(case):
-                # Which does not know that 413 refuses a list that is too long.
+                # The excluded check does not know that status 413 refuses a list that is too long.
                 case.call_and_validate(excluded_checks=[negative_data_rejection])
             ask()
         self._check_alive()

@@ -27,7 +27,7 @@ SIZES = [1, 1, 2, 3, 7, 40]
 
 
 def piece(rng, longest):
-    """A word, a run of the same or of mixed punctuation, marks, blanks, or any characters of Unicode."""
+    """A random piece of text: a word, repeated or mixed punctuation, combining marks, whitespace, or any Unicode."""
     size = rng.choice([*SIZES, *SIZES, *SIZES, longest])
     kind = rng.randrange(10)
     if kind < 3:
@@ -58,7 +58,7 @@ class Texts:
     """Cases of raw text.
 
     Args:
-        material: for files.
+        material: provides words and writes files.
     """
 
     refusals = CorpusError, OptionError
@@ -71,12 +71,12 @@ class Texts:
         self._split(hostile(rng), rng.choice(SPLITTERS))
 
     def split_prose(self, rng):
-        """Ordinary sentences with few odd pieces among them."""
+        """Splits text of ordinary words with a few odd pieces."""
         words = [rng.choice(self.material.words) if rng.random() < 0.95 else piece(rng, 100) for _ in range(200)]
         self._split(' '.join(words), rng.choice(SPLITTERS))
 
     def read_raw(self, rng):
-        """A file, as `--raw` reads it: the texts of its items are the file, and tokens are where they say."""
+        """Reads a file as `--raw` does: the items must spell the whole file, and offsets must point to the tokens."""
         text = hostile(rng, 500).encode('utf-8', 'replace').decode()
         path = self.material.file('raw.txt', text.encode())
         lines = numbered(open_lines(path, True), path, True, lambda _: None, True)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fuzz_material import MEMORY, SECONDS, Failure, Material, check_memory, end, tree_of
 
-CASES = 1000                           # after which a worker is replaced: MindSpore keeps every graph that it compiles
+CASES = 1000                           # cases per worker, because MindSpore keeps every compiled graph in memory
 ADDRESSES = 4 * MEMORY                 # address space of a worker, which protects the machine
 
 
@@ -24,8 +24,8 @@ class Kind(NamedTuple):
     """A kind of case.
 
     Attributes:
-        home: module and class, whose `cases` are functions of a random generator.
-        share: how many of 100 cases are of this kind.
+        home: module and class; the `cases` of the class are functions of a random generator.
+        share: the percentage of cases of this kind.
         needs_models: whether models are trained first.
     """
 
@@ -41,11 +41,11 @@ KINDS = {'readers': Kind('fuzz_readers.Readers', 20), 'functions': Kind('fuzz_fu
 
 
 class Worker:
-    """The watching side.
+    """The parent's view of the worker process: starts the worker, sends cases, and enforces the limits.
 
     Args:
-        folder: to work in.
-        seed: of all cases.
+        folder: working folder.
+        seed: seed of all cases.
     """
 
     def __init__(self, folder, seed):
@@ -65,7 +65,7 @@ class Worker:
         other.close()
 
     def stop(self):
-        """Ends the worker and its children: at once, or if it waits for a case, in its own way."""
+        """Asks the worker to end, and kills it and its children if they are still running."""
         if self.process is None:
             return
         processes = tree_of(self.process.pid)
@@ -109,7 +109,7 @@ class Worker:
 
 
 def _work(connection, folder):
-    """The worker: runs cases until None comes in place of a case's class, its seed and the seconds it may take."""
+    """The worker process: receives (class, seed, time limit) of cases and runs them until it receives None."""
     folder.mkdir(parents=True, exist_ok=True)
     errors = os.open(folder / 'errors.txt', os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
     os.dup2(errors, 2)
@@ -123,7 +123,7 @@ def _work(connection, folder):
         if home not in homes:
             module, name = home.split('.')
             homes[home] = getattr(importlib.import_module(module), name)(material)
-        Path('/proc/self/clear_refs').write_text('5')            # VmHWM belongs to this case alone
+        Path('/proc/self/clear_refs').write_text('5')            # resets VmHWM, the peak memory, for this case
         faulthandler.dump_traceback_later(seconds, exit=True)
         connection.send(_outcome(homes[home], random.Random(seed)))
         faulthandler.cancel_dump_traceback_later()
@@ -133,7 +133,7 @@ def _work(connection, folder):
 
 
 def _outcome(home, rng):
-    """(label and result, None) of a case, or (None, message) of a failure."""
+    """Runs a case; returns ((label, result), None), or (None, message) if the case fails."""
     case = rng.choice(home.cases)
     label = case.__name__.strip('_')
     try:
@@ -144,7 +144,7 @@ def _outcome(home, rng):
             return None, f'{label}: a message of no or several lines: {traceback.format_exc()}'
         if any(words in message for words in FOREIGN):
             return None, f'{label}: a message of another program: {traceback.format_exc()}'
-        # No format but JSON can hold half of a surrogate pair, and columns hold no byte order mark.
+        # Only JSON can store half of a surrogate pair, and column files cannot store a byte order mark.
         if label in getattr(home, 'never_refused', ()) and 'can hold' not in message and 'UTF-8' not in message:
             return None, f'{label}: a valid file is refused: {message}'
         return (label, 'refused'), None

@@ -34,7 +34,7 @@ def learn_theirs(way):
     def learn(arrays, sequences):
         model = CategoricalHMM(STATES, n_iter=STEPS, tol=-1e9, init_params='', implementation=way, n_features=SYMBOLS)
         model.startprob_, model.transmat_, model.emissionprob_ = arrays
-        history, report = [], type(model.monitor_).report       # its own keeps the last two only
+        history, report = [], type(model.monitor_).report       # hmmlearn itself keeps only the last two values
         type(model.monitor_).report = lambda monitor, value: (history.append(value), report(monitor, value))
         try:
             model.fit(np.concatenate(sequences)[:, None], list(map(len, sequences)))
@@ -61,7 +61,7 @@ def baum_welch(rounds):
             for name, learn in contestants.items():
                 began = time.perf_counter()
                 histories.append(learn(arrays, sequences))
-                # Ours also computes the likelihood after the last step.
+                # ms_crf also computes the likelihood after the last step.
                 seconds[name].append((time.perf_counter() - began) / STEPS)
             for history in histories[1:]:
                 np.testing.assert_allclose(history, histories[0], rtol=1e-9)

@@ -60,7 +60,7 @@ def contestant(name, arguments):
 
 
 def serve(name, arguments):
-    """Answers each line on standard input with the seconds of a call; at the end the tags are left in a file."""
+    """Runs as a contestant: answers each input line with the seconds of a call; at the end, writes the tags."""
     work = contestant(name, arguments)
     tags = work()
     for _ in range(arguments.warm_up):
@@ -85,12 +85,12 @@ def throughput(arguments):
         processes = {}
         for name in NAMES:
             processes[name] = start(name, *command, '--leave', files[name])
-            processes[name].stdout.readline()                    # it has warmed up
+            processes[name].stdout.readline()                    # waits until the contestant has warmed up
         seconds = {name: [] for name in NAMES}
         for _ in range(arguments.rounds):
             for name, process in processes.items():
                 seconds[name].append(ask(process, 'tag')[0])
-                time.sleep(0.2)                  # until the threads of this one have stopped spinning
+                time.sleep(0.2)                  # until the threads of this process have stopped spinning
         stop(processes)
         tags = {name: Path(file).read_text(encoding='utf-8').split('\n') for name, file in files.items()}
     print(f'{processor()}, {os.cpu_count()} cores; {count} sentences, {arguments.rounds} rounds\n')

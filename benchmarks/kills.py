@@ -25,12 +25,12 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 90                              # seconds that processes of a killed command have to end
+PATIENCE = 90                              # seconds until all processes of a killed command must have ended
 REFUSALS = 5                               # failed runs in a row before a command counts as not repeatable
-MARK = 'MS_CRF_KILLS'                      # variable of the environment that processes of a command are known by
+MARK = 'MS_CRF_KILLS'                      # environment variable that identifies the processes of a command
 SMALL = ['--word-dim', '20', '--hidden', '20', '--char-dim', '6', '--char-width', '6', '--epochs', '6', '--train',
          'train.tsv', '--dev', 'dev.tsv', '--test', 'test.tsv']
-#: written at each start, or with hashes of files that hold times
+#: files that differ between equal runs: written at each start, or with hashes of files that contain times
 UNCOMPARED = {'lock', 'checksums.json'}
 
 
@@ -39,9 +39,9 @@ class Command:
     """A command that is run in a folder with the files of `prepare`.
 
     Args:
-        arguments: of `python`.
-        resumed: the arguments that continue it, if `run` is there; None if the same command does.
-        whole: whether each file that it writes appears complete.
+        arguments: arguments of `python`.
+        resumed: arguments that resume the command if `run` exists; None if the same command resumes.
+        whole: whether the command writes each file atomically.
     """
 
     arguments: list[str]
@@ -82,13 +82,13 @@ def prepare(folder: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Returns all files by their names; without times, and without what differs between runs that are the same."""
+    """Returns the contents of all files by name, without times and other values that differ between equal runs."""
     return {str(path.relative_to(folder)): b'' if path.name in UNCOMPARED else timeless(path)
             for path in folder.rglob('*') if path.is_file()}
 
 
 def timeless(path: Path) -> bytes:
-    """Returns the bytes of a file; of records in JSON those without seconds."""
+    """Returns the bytes of a file; in JSON records, values in seconds are removed."""
     data = path.read_bytes()
     if path.name not in ('metrics.jsonl', 'scores.json', 'seeds.json'):
         return data
@@ -98,7 +98,7 @@ def timeless(path: Path) -> bytes:
 
 
 def alive(mark: str) -> list[psutil.Process]:
-    """Returns the living processes that were started with this mark in their environment."""
+    """Returns the running processes that have this mark in their environment."""
     processes = []
     for process in psutil.process_iter():
         try:
@@ -121,7 +121,7 @@ class Trial:
 
     def __post_init__(self) -> None:
         self.mark = f'{self.name}-{uuid.uuid4()}'
-        self.temporary = self.base / f't{list(COMMANDS).index(self.name)}'           # Ray refuses names that are longer
+        self.temporary = self.base / f't{list(COMMANDS).index(self.name)}'           # short: Ray refuses long paths
         self.temporary.mkdir()
 
     def start(self, folder: Path, log: Path) -> subprocess.Popen:
@@ -180,7 +180,7 @@ class Trial:
                 self.faults[f'left in TMPDIR: {path.name.rpartition("-")[0] or path.name[:3]}...'] += 1
 
     def kill(self, process: subprocess.Popen) -> None:
-        """Kills the process group, or at every other call the main process alone."""
+        """Kills the process group and only the main process, alternating from call to call."""
         self.tally['kills'] += 1
         if self.tally['kills'] % 2:
             self.tally['of the group'] += 1
@@ -190,7 +190,7 @@ class Trial:
         process.wait()
 
     def end_processes(self, what: str) -> None:
-        """Waits for all processes of the command; after PATIENCE seconds they are faults, and killed."""
+        """Waits until all processes of the command have ended; after PATIENCE seconds, counts and kills the rest."""
         limit = time.monotonic() + PATIENCE
         while (processes := alive(self.mark)) and time.monotonic() < limit:
             time.sleep(0.2)
@@ -206,7 +206,7 @@ class Trial:
             return
         try:
             found = contents(folder)
-        except FileNotFoundError:                    # processes of the killed command are still at work
+        except FileNotFoundError:                    # processes of the killed command are still running
             return
         self.tally['ends'] += ended
         for name, data in found.items():
@@ -242,7 +242,7 @@ def main() -> int:
             try:
                 trial.run(arguments.kills, random.Random(f'{arguments.seed} {name}'))
             finally:
-                for process in alive(trial.mark):                # where this benchmark itself was stopped
+                for process in alive(trial.mark):                # left over if this benchmark itself was stopped
                     process.kill()
             print(trial.line())
             for fault, count in trial.faults.items():

@@ -15,14 +15,14 @@ import numpy as np
 from contestants import ask, calls, processor, start, stop
 
 LENGTHS = (16, 32, 64, 128)
-BATCH, WIDTH, UNITS = 32, 150, 100                               # of one direction
+BATCH, WIDTH, UNITS = 32, 150, 100                               # UNITS of one direction
 WARM_UP = 10                                                     # calls at the start of each turn
 WEIGHTS = {'weight_ih': (4 * UNITS, WIDTH), 'weight_hh': (4 * UNITS, UNITS), 'bias_ih': (4 * UNITS,),
            'bias_hh': (4 * UNITS,)}
 
 
 def make_inputs(length):
-    """Input, factors of the output in the loss, and weights by name, of the second direction with _reverse."""
+    """Inputs, factors of the outputs in the loss, and weights by name; _reverse marks the second direction."""
     rng = np.random.default_rng(length)
     inputs, factors = (rng.normal(size=(length, BATCH, width)).astype(np.float32) for width in (WIDTH, 2 * UNITS))
     weights = {name + ending: rng.uniform(-0.1, 0.1, shape).astype(np.float32)
@@ -31,7 +31,7 @@ def make_inputs(length):
 
 
 def ms_crf_step(length):
-    """A function without arguments that gives outputs and gradients, by the input and by the weights."""
+    """A function without arguments that returns the outputs and the gradients of the input and of the weights."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     from ms_crf.nn.bilstm import BiLSTM
 
@@ -138,7 +138,7 @@ def main():
             for _ in range(arguments.rounds):
                 for name in CONTESTANTS:
                     times[name] += ask(processes[name], 'time', arguments.repeats)
-                    time.sleep(0.1)                              # until the threads of this one have stopped spinning
+                    time.sleep(0.1)                              # until this process's threads have stopped spinning
             shown = {name: np.percentile(of, [50, 10, 90]) * 1e3 for name, of in times.items()}
             cells = [f'{middle:.1f} ({low:.1f}–{high:.1f})' for middle, low, high in shown.values()]
             padded, packed = (shown['ms_crf'][0] / shown[name][0] for name in ('padded', 'packed'))

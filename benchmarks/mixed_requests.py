@@ -1,4 +1,4 @@
-"""Requests of all kinds for `benchmarks/serve.py --mixed N`: valid, hostile, cut off; checks of answers and memory."""
+"""Valid, hostile and interrupted requests for `benchmarks/serve.py --mixed N`, with checks of answers and memory."""
 
 import asyncio
 import json
@@ -15,9 +15,9 @@ from ms_crf.formats.registry import read_corpus
 import numpy as np
 from contestants import processor
 
-CLIENTS = 24                           # that ask at the same time
-CLOSE = 2e-6                           # confidences may differ by: rounding of 32 bits, then to six digits
-SENTENCES = 300                        # of the input, whose answers are known beforehand
+CLIENTS = 24                           # number of simultaneous clients
+CLOSE = 2e-6                           # tolerance of confidences: float32 rounding, then rounding to six digits
+SENTENCES = 300                        # number of input sentences; their answers are computed in advance
 HOSTILE = [
     (b'', {400}), (b'{', {400}), (b'[]', {422}), (b'\xff\xfe', {400}), (b'{"text": 1}', {422}), (b'[' * 9999, {400}),
     (b'{"sentences": [["a", ""]]}', {422}), (b'{"tokens": ["a"], "nbest": 1000000}', {422}),
@@ -28,7 +28,7 @@ GARBAGE = [b'\x16\x03\x01\x02\x00', b'GET\r\n\r\n', b'POST /v1/tag HTTP/9.9\r\n\
 
 
 def tagged_record(one):
-    """What an answer has to say of a sentence: words, tags, spans, and all numbers in their order."""
+    """The expected content of an answer for a sentence: tokens, tags, spans, alternatives, and all numbers in order."""
     numbers = [] if one.confidence is None else [*one.confidences, one.confidence, *(s.confidence for s in one.spans),
                                                  *(other.confidence for other in one.alternatives)]
     return one.tokens, one.tags, [span[:3] for span in one.spans], [other.tags for other in one.alternatives], numbers
@@ -49,13 +49,13 @@ def same(expected, found):
 
 
 class Known:
-    """Sentences, and the results of a `Tagger` for all kinds of requests."""
+    """Sentences and the results of a `Tagger` for all types of requests."""
 
     def __init__(self, run, path):
         tagger = Tagger.load(run)
         self.sentences = [sentence.tokens for sentence in read_corpus(path)][:SENTENCES]
         self.ways = [{}, {'confidence': False}] + [{'nbest': 3}] * tagger.gives_nbest
-        # A few at a time, for which confidences are rounded as they are for one.
+        # Small batches, whose confidences are rounded like the confidences of a single sentence.
         parts = [self.sentences[first:first + 50] for first in range(0, len(self.sentences), 50)]
         self.expected = [[tagged_record(one) for part in parts for one in
                           tagger.tag(part, way.get('confidence'), way.get('nbest', 0))] for way in self.ways]
@@ -63,7 +63,7 @@ class Known:
         self.of_text = [[tagged_record(one) for one in tagger.tag_text(text)] for text in self.texts]
 
     def request(self, rng):
-        """The body of a request, and what its answer has to say."""
+        """The body of a random request, and the expected content of its answer."""
         kind = rng.random()
         if kind < .2:
             chosen = rng.choices(range(len(self.texts)), k=rng.choice((1, 2, 5)))
@@ -106,7 +106,7 @@ class Client:
         return int(start.split()[1]), body
 
     async def ask(self):
-        """One request of any kind; raises AssertionError at a wrong answer."""
+        """Sends one random request and checks the answer; raises AssertionError if the answer is wrong."""
         await self.connect()
         kind = self.rng.random()
         if kind < .7:
@@ -147,7 +147,7 @@ class Client:
 
 
 async def send(server, known, total, seed):
-    """All requests; gives the counts, and the memory of each process after each hundredth."""
+    """Sends all requests; returns the counts, and the memory of each process after each hundredth of the requests."""
     left, sizes, counts = total, [], Counter()
 
     async def work(number):
@@ -159,7 +159,7 @@ async def send(server, known, total, seed):
                 sizes.append(await asyncio.to_thread(server.resident))
             try:
                 await asyncio.wait_for(client.ask(), 60)
-            except (ConnectionError, asyncio.IncompleteReadError):     # of a connection that was given up before
+            except (ConnectionError, asyncio.IncompleteReadError):     # the server had closed this connection
                 client.close()
                 client.counts['connections lost'] += 1
         client.close()

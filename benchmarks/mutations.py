@@ -14,7 +14,7 @@ PIECES = [b'\0', b'\t', b'\n', b'\n\n', b'\r', b'\r\n', b' ', b'\xff', b'\xc3', 
 
 
 def bytes_of(rng, data):
-    """Other bytes than these: one to four changes."""
+    """A copy of the data with one to four random changes."""
     data = bytearray(data)
     for _ in range(rng.randint(1, 4)):
         at = rng.randint(0, len(data))
@@ -40,7 +40,7 @@ def bytes_of(rng, data):
 
 
 def record_of(rng, record):
-    """JSON text of another record than this one: values replaced, keys left out or renamed, numbers too long."""
+    """JSON text of a record with random changes: replaced values, missing or renamed keys, numbers of many digits."""
     record = json.loads(json.dumps(record))
     for _ in range(rng.randint(1, 3)):
         places = list(_places(record))
@@ -68,7 +68,7 @@ def record_of(rng, record):
 
 
 def _places(record):
-    """(holder, key) of everything in a record, long lists by some of their items."""
+    """(container, key) of all values in a record; only the first 20 items of a list are included."""
     if isinstance(record, dict):
         items = list(record.items())
     elif isinstance(record, list):
@@ -81,5 +81,5 @@ def _places(record):
 
 
 def value_of(rng):
-    """A value that a caller may hand to a function by mistake."""
+    """A random value that a caller could pass by mistake."""
     return rng.choice([*VALUES, random.Random(rng.random()), object(), b'bytes', range(3), (1, 2), {1, 2}])

@@ -50,7 +50,7 @@ def tasks():
 
 
 def known_tags(sentences, taken, seed):
-    """For each sentence its tags, None where they are taken away."""
+    """The tags of each sentence, with None for removed tags."""
     draw = random.Random(seed)
     if taken == WHOLE:
         return [in_bioes(sentence.tags) for sentence in sentences]
@@ -70,25 +70,25 @@ def known_tags(sentences, taken, seed):
 
 
 def in_bioes(tags):
-    """Tags of the same spans in BIOES."""
+    """The tags converted to BIOES."""
     return tags_of(spans_of(tags), len(tags), SCHEME)
 
 
 def write(path, sentences):
-    """A file of sentences (tokens, tags)."""
+    """Writes sentences (tokens, tags) to a column file; returns its path."""
     path.write_text(''.join(''.join(f'{token}\t{tag}\n' for token, tag in zip(tokens, tags)) + '\n'
                             for tokens, tags in sentences), encoding='utf-8')
     return path
 
 
 def surely_outside(tokens, index):
-    """Whether a token and its neighbours have neither capital nor digit."""
+    """Whether a token and its two neighbours contain neither capitals nor digits."""
     return not any(character.isupper() or character.isdigit() for token in tokens[max(index - 1, 0):index + 2]
                    for character in token)
 
 
 def rows(sentences, taken, way, seed):
-    """(tokens, tags) of the sentences of the training file."""
+    """Yields (tokens, tags) of the sentences of the training file."""
     for sentence, tags in zip(sentences, known_tags(sentences, taken, seed)):
         nothing = set(tags) == {None} if taken == ANNOTATOR else None in tags
         if way == 'dropped' and nothing:
@@ -101,11 +101,11 @@ def rows(sentences, taken, way, seed):
 
 
 def train(parsed, sentences, taken, way, seed):
-    """The scores of one training."""
+    """Trains once; returns the scores as a record."""
     chosen = list(rows(sentences, taken, way, seed))
     record = {'taken': taken, 'way': way, 'seed': seed, 'sentences': len(chosen)}
     if not any(tag not in ('O', '?') for _, tags in chosen for tag in tags):
-        return {**record, 'epochs': 0, 'dev': 0.0, 'test': 0.0}          # no name is left to learn from
+        return {**record, 'epochs': 0, 'dev': 0.0, 'test': 0.0}          # no annotated name is left
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         run, file = folder / 'run', write(folder / 'train.tsv', chosen)

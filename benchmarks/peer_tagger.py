@@ -17,14 +17,14 @@ from torchcrf import CRF
 
 
 class Batch:
-    """Tensors of some sentences: distinct words, and where they stand.
+    """Tensors of a batch of sentences: the distinct words, and their positions in the sentences.
 
     Attributes:
-        words: (F,) ids of the distinct forms' words.
-        spellings: (F, length of the longest word), at least 3.
-        places: (length, batch), which form stands there, 0 on padding.
-        lengths: (batch,).
-        tags: (length, batch), 0 on padding.
+        words: word ids of the distinct word forms, (F,).
+        spellings: character ids of the forms, (F, length of the longest word, at least 3).
+        places: index of the form at each position, (length, batch); 0 on padding.
+        lengths: lengths of the sentences, (batch,).
+        tags: tag ids, (length, batch); 0 on padding.
     """
 
     def __init__(self, encoded, numbers):
@@ -45,11 +45,11 @@ class Batch:
                 np.concatenate([encoded.tags[number] for number in numbers]).astype(np.int64))
         time = torch.arange(len(self.places))[:, None]
         self.mask = time < self.lengths
-        self.turned = torch.where(self.mask, self.lengths - 1 - time, time)        # each sentence turned round
+        self.turned = torch.where(self.mask, self.lengths - 1 - time, time)        # indices that reverse each sentence
 
 
 class Chain(nn.Module):
-    """A linear-chain CRF, length first, without a mask in its recursion: positions after a sentence are not read."""
+    """A linear-chain CRF, length first. Its recursion needs no mask, as positions after a sentence are never read."""
 
     def __init__(self, num_tags):
         super().__init__()
@@ -58,7 +58,7 @@ class Chain(nn.Module):
         self.end_transitions = nn.Parameter(torch.empty(num_tags).uniform_(-0.1, 0.1))
 
     def loss(self, emissions, tags, mask, lengths):
-        """Negative log likelihood, mean of the sentences."""
+        """Negative log likelihood, averaged over the sentences."""
         rows = torch.arange(emissions.shape[1])
         live = mask.to(emissions.dtype)
         gold = (emissions.gather(2, tags[..., None])[..., 0] * live).sum(0)
@@ -75,7 +75,7 @@ class Chain(nn.Module):
         return (last.logsumexp(1) - gold).mean()
 
     def decode(self, emissions, lengths):
-        """Lists of tags."""
+        """The best path of each sentence, as lists of tag ids."""
         state, history = self.start_transitions + emissions[0], []
         states = [state]
         for emission in emissions[1:].unbind(0):
@@ -88,7 +88,7 @@ class Chain(nn.Module):
         paths = np.zeros(emissions.shape[:2], np.int64)
         rows, counts = rows.numpy(), lengths.numpy()
         for position in range(len(paths) - 1, -1, -1):
-            if position < len(paths) - 1:                        # after the end of a sentence its last tag is kept
+            if position < len(paths) - 1:                        # positions after a sentence keep its last tag
                 before = history[position].numpy()[rows, tag]
                 tag = np.where(position + 1 < counts, before, tag)
             paths[position] = tag
@@ -96,10 +96,10 @@ class Chain(nn.Module):
 
 
 class Tagger(nn.Module):
-    """What both forms share: word vectors and a convolution over characters, dropout, a projection.
+    """The shared parts of both taggers: word vectors, a convolution over characters, dropout, and a projection.
 
     Args:
-        sparse: whether only the rows of the word table that a batch has get gradients.
+        sparse: whether only the rows of the word table that occur in a batch get gradients.
     """
 
     def __init__(self, num_words, word_dim, num_tags, hidden_dim, num_characters, char_dim, char_width, sparse):
@@ -111,7 +111,7 @@ class Tagger(nn.Module):
         self.projection = nn.Linear(hidden_dim, num_tags)
 
     def vectors(self, batch):
-        """(length, batch, word_dim + char_width)."""
+        """Input vectors of the LSTM, (length, batch, word_dim + char_width)."""
         read = torch.relu(self.filters(self.characters(batch.spellings).transpose(1, 2))).max(2)[0]
         forms = torch.cat((self.words(batch.words), read), 1)
         return self.dropout(nn.functional.embedding(batch.places, forms))
@@ -121,7 +121,7 @@ class Tagger(nn.Module):
 
 
 class Packed(Tagger):
-    """As one writes it first."""
+    """The usual first version of a tagger: a packed LSTM and pytorch-crf."""
 
     def __init__(self, num_words, word_dim, num_tags, hidden_dim, num_characters, char_dim, char_width):
         super().__init__(num_words, word_dim, num_tags, hidden_dim, num_characters, char_dim, char_width, False)
@@ -143,7 +143,7 @@ class Packed(Tagger):
 
 
 class Padded(Tagger):
-    """The fastest."""
+    """The fastest version: two LSTMs over padded batches, and our own CRF."""
 
     def __init__(self, num_words, word_dim, num_tags, hidden_dim, num_characters, char_dim, char_width):
         super().__init__(num_words, word_dim, num_tags, hidden_dim, num_characters, char_dim, char_width, True)
@@ -171,7 +171,10 @@ FORMS = {'padded': Padded, 'packed': Packed}
 
 
 def from_run(run, form='padded'):
-    """A peer with the weights of a run directory of one layer, a CNN over characters, and no n-grams of characters."""
+    """A PyTorch tagger with the weights of a run.
+
+    The run must have one LSTM layer, a CNN over characters and no character n-grams.
+    """
     from ms_crf.models.words.vocabulary import Vocabulary
     from ms_crf.runs.run import SavedRun
     from ms_crf.text.schemes import allowed_transitions
@@ -186,7 +189,7 @@ def from_run(run, form='padded'):
     model.words.weight.data = weights['word_table']
     model.characters.weight.data = weights['characters.table.weight']
     model.characters.weight.data[0] = 0
-    # Ours also sees the windows that reach two places beyond a word, and has no bias there.
+    # The CNN of ms_crf also reads windows that extend two positions beyond a word, and it has no bias.
     model.filters.padding = (2,)
     model.filters.bias.data.zero_()
     filters = weights['characters.filters.weight'].view(options.char_width, 3, options.char_dim)
@@ -212,7 +215,7 @@ def from_run(run, form='padded'):
 
 
 def prepare(model, encoded, batch_size, generator):
-    """An epoch's batches in random order; of `Padded`, each of sentences of like length."""
+    """The batches of an epoch, in random order; each batch of `Padded` has sentences of similar lengths."""
     order = generator.permutation(len(encoded.tokens))
     if isinstance(model, Padded):
         order = order[np.argsort(encoded.lengths[order], kind='stable')]
@@ -221,7 +224,7 @@ def prepare(model, encoded, batch_size, generator):
 
 
 def run_epoch(model, optimizers, batches):
-    """Mean loss of the batches."""
+    """Trains for an epoch; returns the mean loss of the batches."""
     total, parameters = 0.0, list(model.parameters())
     for batch in batches:
         for optimizer in optimizers:
@@ -230,7 +233,7 @@ def run_epoch(model, optimizers, batches):
         loss.backward()
         sparse = model.words.weight.grad
         if sparse.is_sparse:
-            # One norm over all, as an optimizer over the whole table has it: rows of a batch are distinct already.
+            # One gradient norm over all parameters, as with a dense word table; the rows of a batch are distinct.
             dense = [parameter for parameter in parameters if parameter is not model.words.weight]
             rows = sparse.coalesce()
             norm = nn.utils.get_total_norm([*(parameter.grad for parameter in dense), rows.values()])
@@ -247,7 +250,7 @@ def run_epoch(model, optimizers, batches):
 
 
 def tag(model, encoded, names, batch_size=64, by_length=True):
-    """Lists of tag names for all sentences."""
+    """Tags all sentences; returns a list of tag names for each sentence."""
     found = [None] * len(encoded.tokens)
     order = np.argsort(encoded.lengths, kind='stable') if by_length else np.arange(len(encoded.lengths))
     with torch.no_grad():

@@ -39,7 +39,7 @@ SPACE = {
     'optimizer': ('adam', 'adamw', 'sgd'), 'learning_rate': [0.0005, 0.02, 'log'],
     'schedule': ('constant', 'inverse', 'cosine'), 'clip': (0.0, 1.0, 5.0), 'word_dim': (50, 100, 200),
     'bigrams': (False, True), 'ngrams': (False, True), 'balance': (False, True)}
-SGD_RATE = 10                  # times the rate of Adam, because the search uses the scale of Adam
+SGD_RATE = 10                  # factor of the learning rate for SGD, because the search uses the scale of Adam
 
 
 def suggested(trial, names):
@@ -57,7 +57,7 @@ def suggested(trial, names):
 
 
 def trained(corpus, seed, chosen, further, cores):
-    """The score on dev of the best epoch of a training, which runs on these cores."""
+    """Trains on these cores; returns the dev score of the best epoch."""
     folder, _, vectors = corpus.partition(',')
     with tempfile.TemporaryDirectory() as save:
         options = {'train': f'{folder}/train.tsv', 'dev': f'{folder}/dev.tsv', 'test': '', 'embeddings': vectors,
@@ -68,7 +68,7 @@ def trained(corpus, seed, chosen, further, cores):
         file.write_text(json.dumps(options))
         done = subprocess.run([sys.executable, 'train.py', '--config', str(file)], cwd=ROOT, capture_output=True,
                               text=True, preexec_fn=lambda: os.sched_setaffinity(0, cores))
-        if 'the loss' in done.stderr and done.returncode:        # is no number any more: as bad as can be
+        if 'the loss' in done.stderr and done.returncode:        # the loss became NaN: the worst possible score
             return 0.0
         if done.returncode:
             raise SystemExit(f'{options}\n{done.stderr}')
@@ -93,7 +93,7 @@ def objective(trial, arguments, free):
 
 
 def shown(study):
-    """Prints the best trials, and what each option mattered among all."""
+    """Prints the best trials and the importance of each option."""
     whole = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
     print(f'\n{len(whole)} trials, and {len(study.trials) - len(whole)} that were given up\n\n'
           '| dev | trial | options | scores |\n|---|---|---|---|')
@@ -138,7 +138,7 @@ def main():
         vectors = arguments.corpus[0].partition(',')[2]
         defaults = Options(embeddings=vectors, scheme='BIOES', epochs=EPOCHS, patience=PATIENCE).settled(False)
         study.enqueue_trial({name: getattr(defaults, name) for name in arguments.options})
-    for trial in study.trials:                                   # that an end of the program has cut off
+    for trial in study.trials:                                   # repeats trials that an earlier run did not finish
         if trial.state == optuna.trial.TrialState.RUNNING:
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
             study.enqueue_trial(trial.params)
@@ -149,7 +149,7 @@ def main():
         print(f'{trial.number}: {value}; best {max(whole.values(), default=0):.2f}', flush=True)
 
     waiting = sum(trial.state == optuna.trial.TrialState.WAITING for trial in study.trials)
-    # Those that wait one by one: two jobs at once would both take the first.
+    # Waiting trials run one at a time, because two parallel jobs would both take the first waiting trial.
     for trials, jobs in ((min(waiting, arguments.trials), 1), (arguments.trials - waiting, arguments.jobs)):
         if trials > 0:
             study.optimize(lambda trial: objective(trial, arguments, free), n_trials=trials, n_jobs=jobs,

@@ -42,7 +42,7 @@ end
 
 
 class Server:
-    """The server in a process of its own, on a port that is free."""
+    """The server in a separate process, on a free port."""
 
     def __init__(self, run, *options):
         self.process = subprocess.Popen([sys.executable, '-m', 'ms_crf', 'serve', '--run', run, '--port', '0',
@@ -57,7 +57,7 @@ class Server:
         self.port = int(port)
 
     def resident(self):
-        """Bytes of memory by process, and open connections."""
+        """The resident memory of each process of the server, in bytes."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
         connection.request('GET', '/metrics')
         text = connection.getresponse().read().decode()
@@ -75,7 +75,7 @@ def serve(name, arguments):
     from ms_crf import Tagger
     tagger = Tagger.load(arguments.run)
     sentences = [sentence.tokens for sentence in read_corpus(arguments.input)]
-    for _ in range(60):                          # it compiles more shapes as it has seen more text
+    for _ in range(60):                          # warm-up: the tagger compiles more shapes as it sees more text
         tagger.tag(sentences)
     print(1, flush=True)
     for _ in sys.stdin:
@@ -85,7 +85,7 @@ def serve(name, arguments):
 
 
 def load(server, bodies, connections, seconds, delay=None):
-    """wrk's requests a second, times to the answer in ms by percentile, and answers that were none."""
+    """Runs wrk; returns requests per second, response times in ms by percentile, and messages on failed requests."""
     with tempfile.TemporaryDirectory() as folder:
         bodies_file, script = f'{folder}/bodies', f'{folder}/load.lua'
         Path(bodies_file).write_text('\n'.join(bodies) + '\n', encoding='utf-8')
@@ -115,7 +115,7 @@ def rates(arguments):
     server = Server(arguments.run)
     found = {'Tagger.tag': [], **{size: [] for size in arguments.sizes}}
     bodies = {size: bodies_of(sentences, size, arguments.raw) for size in arguments.sizes}
-    for size in arguments.sizes:                 # rounds that do not count
+    for size in arguments.sizes:                 # warm-up rounds
         load(server, bodies[size], 16, 1)
     for _ in range(arguments.rounds):
         found['Tagger.tag'].append(len(sentences) / np.median([ask(bulk, 'tag')[0] for _ in range(7)]))
@@ -136,7 +136,7 @@ def rates(arguments):
     half = np.median(found[1]) / 2
     connections = 64
     delay = max(1, round(1000 * connections / half))
-    for attempt in range(4):                     # wrk waits, then asks: the rate follows from both
+    for attempt in range(4):                     # adjusts wrk's pauses until the rate is close to `half`
         rate, times, failed = load(server, bodies[1], connections, arguments.seconds, delay)
         if .95 < rate / half < 1.05 or attempt == 3:
             break

@@ -22,7 +22,10 @@ def first_sentences(path, count):
 
 
 def train(program, arguments, folder):
-    """(F1, accuracy, epoch of the best dev score, epochs) on test, in percent; None if the training was refused."""
+    """Trains; returns (test F1, test accuracy, best epoch, number of epochs), or None if the training was refused.
+
+    F1 and accuracy are in percent.
+    """
     command = [sys.executable, program, *arguments, '--save', f'{folder}/run', '--overwrite']
     done = subprocess.run(command, cwd=Path(program).parent, capture_output=True, text=True)
     if done.returncode:
@@ -33,7 +36,7 @@ def train(program, arguments, folder):
 
 
 def cell(runs):
-    """Mean test F1 and accuracy, and which epoch was taken of how many."""
+    """A table cell: mean test F1 and accuracy, and for each run the best epoch and the number of epochs."""
     if None in runs:
         return 'refused'
     score, accuracy, *_ = (statistics.mean(values) for values in zip(*runs))

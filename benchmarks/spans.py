@@ -27,7 +27,7 @@ PARTS = ('train', 'dev', 'test')
 
 
 def raw(sentence):
-    """The text of a sentence, and [start, end, type] of each of its spans."""
+    """The raw text of a sentence, and its spans as [start, end, type]."""
     text, places = '', []
     for token in sentence.tokens:
         if text and not token.startswith(CLOSING) and not text.endswith(OPENING):
@@ -38,7 +38,7 @@ def raw(sentence):
 
 
 def cut(text, spans):
-    """Rows of the tokens between blanks, cut at the borders of spans, with their tags."""
+    """Rows of tokens and BIO tags; tokens are separated by whitespace, and split at the boundaries of spans."""
     borders = sorted({place for start, end, _ in spans for place in (start, end)})
     tokens = []
     for match in re.finditer(r'\S+', text):

@@ -95,7 +95,7 @@ def nltk():
         for begin, end in found:
             try:
                 tokens += [(begin + start, begin + stop) for start, stop in words.span_tokenize(text[begin:end])]
-            except ValueError:                   # quotation marks that it can't place again
+            except ValueError:                   # NLTK cannot find the offsets of quotation marks that it changed
                 continue
         return tokens, found
     return split
@@ -146,7 +146,7 @@ def f1(gold, found):
 
 
 def about(package):
-    """Version and licence of what is installed, and its size in MB."""
+    """Version, licence and size in MB of an installed package."""
     if package is None:
         return '–', '–', '–'
     there = metadata.metadata(package)

@@ -1,6 +1,6 @@
 """Times the parts of a training step: python benchmarks/step.py --train A --dev B --test C [--embeddings V]
 
-The batch has the middle one of the compiled lengths. Each part is compiled and timed separately, forward and gradient.
+The measured batch has the median compiled length. Each part is compiled and timed separately, forward and gradient.
 For comparison, the program prints the time of the LSTM's matrix products at the speed of a large matrix product.
 """
 
@@ -25,7 +25,7 @@ WARM_UP, REPEATS, LARGE = 20, 100, 1024
 
 
 def middle_batch(learner):
-    """Arrays of a batch, its shape, indices of its sentences, and how many tokens it has."""
+    """The batch of middle length: its arrays, its shape, the indices of its sentences, and its number of tokens."""
     planned = learner.plan(np.random.default_rng(0))
     lengths = sorted({shape.length for shape, *_ in planned})
     batch = next(one for one in planned if one[0].length == lengths[len(lengths) // 2])
@@ -34,7 +34,10 @@ def middle_batch(learner):
 
 
 def summed(cell, position, *inputs):
-    """Returns a call of the sum of a cell's outputs, with gradients of its weights and optionally of an input."""
+    """Returns a function that computes the sum of a cell's outputs and its gradients.
+
+    Gradients are computed for the weights, and for the input at `position` unless it is None.
+    """
     def total(*arguments):
         return cell(*arguments).sum()
 
@@ -43,9 +46,9 @@ def summed(cell, position, *inputs):
 
 
 def parts(run):
-    """{name of a part: functions that compute it}; and the number of operations of the LSTM's products."""
+    """The parts of a step as {name: functions}, and the number of operations in the LSTM's matrix products."""
     batch, shape, indices, tokens = middle_batch(run.learner)
-    run.learner.batch = lambda *_: batch         # making it is no part of the step
+    run.learner.batch = lambda *_: batch         # so the time to create the batch is not measured
     network = run.network
     _, _, long_spellings, short_spellings, _, lengths, tags = map(ms.Tensor, batch)
     draw = np.random.default_rng(0).normal

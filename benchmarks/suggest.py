@@ -42,11 +42,11 @@ def rows(sentences):
 
 
 class Simulation:
-    """One seed.
+    """The simulation with one seed.
 
     Args:
-        parsed: the arguments of the command.
-        seed: draws, and trains.
+        parsed: the parsed command-line arguments.
+        seed: seed of the random sentences and of the trainings.
     """
 
     def __init__(self, parsed, seed):
@@ -56,11 +56,11 @@ class Simulation:
         random.Random(seed).shuffle(self.order)
 
     def place(self, way, size):
-        """Of a step; the first is the same for all ways."""
+        """The folder of a step; the first step is shared by all ways."""
         return self.folder / f'{way if size > self.parsed.sizes[0] else "start"}-{size}'
 
     def chosen(self, way, size):
-        """The numbers of the sentences that are annotated at a step."""
+        """The indices of the annotated sentences of a step."""
         sizes = self.parsed.sizes
         if way == RANDOM or size == sizes[0]:
             return self.order[:size]
@@ -82,7 +82,7 @@ class Simulation:
         return before + found
 
     def step(self, way, size):
-        """(tokens, dev F1, test F1) of a step, trained if that has not been done."""
+        """(number of tokens, dev F1, test F1) of a step; trains first if the step is not finished."""
         place = self.place(way, size)
         sentences = [self.corpus[number] for number in self.chosen(way, size)]
         if not (place / 'run' / 'scores.json').exists():
@@ -99,7 +99,7 @@ class Simulation:
 
 
 def table(parsed, found):
-    """Rows by the number of sentences: for each way the test F1 and the tokens, of the seeds that all ways have."""
+    """A table with a row for each number of sentences: for each way, the mean test F1 and the number of tokens."""
     rows = []
     for size in parsed.sizes:
         rows.append([f'{size:,}'])

@@ -1,9 +1,9 @@
 """Times an epoch of `train.py` against PyTorch taggers: python benchmarks/train.py --train A --dev B --test C
 
-One PyTorch tagger is the fastest that we could write, the other is the usual first version; see peer_tagger.py. All
-taggers have the same files, sizes and batch size, the default threads of their framework, and a first epoch that does
-not count. Each tagger runs in a separate process, and epochs alternate. Losses are not comparable, because random
-numbers differ; the table also shows the score that each tagger has reached.
+There are two PyTorch taggers: the fastest version that we could write, and the usual first version; see
+peer_tagger.py. All taggers have the same files, sizes and batch size, the default threads of their framework, and a
+first epoch that does not count. Each tagger runs in a separate process, and epochs alternate. Losses are not
+comparable, because random numbers differ; the table also shows the score that each tagger has reached.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from contestants import Quiet, ask, processor, start, stop  # noqa: E402
 
 
 def ours(options):
-    """A function that trains for an epoch: (seconds, score on dev, score on test)."""
+    """A function that trains ms_crf for an epoch and returns (seconds, dev score, test score)."""
     from ms_crf.training.course import start
 
     run = start(options, Quiet())
@@ -100,7 +100,7 @@ def main():
         for _ in range(1 + arguments.rounds):
             for name, process in processes.items():
                 results[name].append(ask(process, 'epoch'))
-                time.sleep(0.2)                  # until the threads of this one have stopped spinning
+                time.sleep(0.2)                  # until the threads of this process have stopped spinning
         stop(processes)
     print(f'{processor()}, {os.cpu_count()} cores; {arguments.rounds} epochs each, alternating\n')
     print('| | s/epoch, median (least–most) | best dev | its test |\n|---|---|---|---|')

@@ -51,7 +51,10 @@ if not workers.is_scheduler():
 
 
 def numbers_of_a_step(arguments):
-    """(steps of an epoch, numbers that a step adds up): all weights but the table's, and the rows of a batch."""
+    """(steps of an epoch, size of the sum over the workers in each step).
+
+    The sum contains the gradients of all weights, but only the rows of the word table that occur in a batch.
+    """
     run = start(train.options_of(arguments), Quiet())
     run.directory.release()
     network, batches = run.network, run.learner.plan(np.random.default_rng([run.options.seed, 1]))
@@ -63,7 +66,7 @@ def numbers_of_a_step(arguments):
 
 
 def seconds_of_epochs(arguments, workers, folder):
-    """Of all epochs but the first, in which graphs are compiled."""
+    """Trains; returns the seconds of all epochs except the first, in which graphs are compiled."""
     run = f'{folder}/{workers}-{time.monotonic_ns()}'
     subprocess.run([sys.executable, str(ROOT / 'train.py'), *arguments, '--save', run, '--workers', str(workers)],
                    check=True, stdout=subprocess.DEVNULL)

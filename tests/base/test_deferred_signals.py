@@ -1,4 +1,4 @@
-"""Signals whose effect waits for a safe point."""
+"""`deferred_signals` delays the effect of a first signal until a safe point."""
 
 import os
 import signal

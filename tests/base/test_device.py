@@ -1,4 +1,4 @@
-"""Devices that are not here, or are here and can't be used: refused where named, passed over by auto."""
+"""Devices that are missing or unusable: `--device NAME` is refused, `--device auto` falls back to the CPU."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from support.paths import ROOT
 
-# A program whose machine shows a GPU: any file that is there stands for its device.
+# Start of a program that believes the machine has a GPU: /dev/null stands in for the device file.
 SHOWN = ('import os, sys\n'
          'from ms_crf.base import environment\nfrom ms_crf.base.watchers import Lines\n'
          'shown = Lines(lambda line: print(f"train.py: {line}", file=sys.stderr))\n'
@@ -51,7 +51,7 @@ def test_device_a_device_that_can_not_be_used_is_refused_where_it_is_named():
     assert result.stderr == ('train.py: the device GPU does not work here: this MindSpore does not find the libraries '
                              f'that it needs; {NEEDS}; ms_crf is not tested there; use the CPU, or install these '
                              'libraries\n')
-    # MindSpore has its part for the device, but that doesn't work.
+    # This MindSpore claims to support the device, but a computation on the device fails.
     program = SHOWN + 'environment._supported = lambda name: True\nenvironment.choose_device("GPU")'
     result = run(program)
     assert result.stderr.splitlines()[-1].startswith(
@@ -69,7 +69,7 @@ def test_device_auto_passes_over_a_device_that_can_not_be_used():
 
 @pytest.mark.slow
 def test_device_auto_tries_a_device_in_a_process_of_its_own():
-    """It may fail in any way: raise, die, never answer."""
+    """The trial process may raise an error, die or never answer; each time `auto` falls back to the CPU."""
     trials = ['environment._TRIAL', '"import os, signal; os.kill(os.getpid(), signal.SIGKILL)"',
               '"import threading; threading.Event().wait()"', '"raise RuntimeError(\'no such\\\\nkernel\')"']
     program = SHOWN + 'environment._supported = lambda name: True\n'

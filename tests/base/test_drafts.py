@@ -1,4 +1,4 @@
-"""Drafts and temporary folders of commands that were killed go, and those of running processes stay."""
+"""Drafts and temporary folders of killed commands are removed; drafts of running processes are kept."""
 
 import importlib.util
 import os
@@ -16,7 +16,7 @@ from support.trainings import files as named
 
 needs_report = pytest.mark.skipif(importlib.util.find_spec('matplotlib') is None, reason='needs the extra report')
 needs_ray = pytest.mark.skipif(importlib.util.find_spec('ray') is None, reason='needs the extra bulk')
-# Kills the process without a warning when it is about to give a file or folder its name.
+# Kills the process with SIGKILL just before it renames a draft to its final name.
 HOOK = '''import os, signal, sys
 def killed(before):
     def replace(source, target, **others):
@@ -34,7 +34,10 @@ def hidden(folder):
 
 @pytest.fixture
 def killed_and_repeated(tmp_path, hmm):
-    """A function that runs a command, kills it, and runs it again; {w} in its arguments is a folder, {r} a run."""
+    """A function that runs a command, kills it, and runs it again; the second command must remove all drafts.
+
+    In the arguments, {w} stands for a work folder and {r} for a run.
+    """
     folder, temporary = tmp_path / 'work', tmp_path / 'temporary'
     folder.mkdir()
     temporary.mkdir()
@@ -94,7 +97,7 @@ def test_drafts_a_report(killed_and_repeated):
 @pytest.mark.slow
 @needs_ray
 def test_drafts_many_files(killed_and_repeated):
-    """Its workers replace files, in processes that have no hook; the record is replaced by the command itself."""
+    """The command is killed when it writes the folder's record; the hook is not active in Ray's worker processes."""
     killed_and_repeated('ms_crf', 'tag-many', '--run', '{r}', '--input', '{w}/in', '--output', '{w}/out', '--workers',
                         '1')
 
@@ -105,11 +108,14 @@ def test_drafts_temporary_folders(tmp_path):
     environment = {**os.environ, 'PYTHONPATH': str(ROOT), 'TMPDIR': str(tmp_path)}
     for _ in range(2):
         subprocess.run([sys.executable, '-c', f'{program}os.kill(os.getpid(), signal.SIGKILL)'], env=environment)
-        assert len(hidden(tmp_path)) == 1                        # of this process
+        assert len(hidden(tmp_path)) == 1                        # only the folder of the latest process
 
 
 def test_drafts_of_processes_that_run_stay(tmp_path):
-    """Of a process that runs, and of another machine; not of one that has ended, or whose number is another's now."""
+    """Drafts of running processes and of other machines stay.
+
+    Drafts of ended processes are removed, also if another process has the same process id in the meantime.
+    """
     with subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE) as other:
         start, machine = round(psutil.Process(other.pid).create_time()), files.draft_prefix().split('-')[-1]
         running = f'.ms_crf-{other.pid}-{start}-{machine}a.txt'
@@ -121,7 +127,7 @@ def test_drafts_of_processes_that_run_stay(tmp_path):
         files.write_text(tmp_path / 'a.txt', 'text')
         assert sorted(os.listdir(tmp_path)) == sorted([running, elsewhere, *others, 'a.txt'])
         other.stdin.close()
-    files._cleared.clear()                                      # as in the next command
+    files._cleared.clear()                                      # a new command would start with an empty set, too
     files.write_text(tmp_path / 'a.txt', 'text')
     assert sorted(os.listdir(tmp_path)) == sorted([elsewhere, *others, 'a.txt'])
 

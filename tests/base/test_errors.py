@@ -1,4 +1,4 @@
-"""Messages are one line of a length that can be read, whatever stands in the file or the option."""
+"""Error messages are one short line of printable characters, whatever the file or the option contains."""
 
 import pickle
 
@@ -37,6 +37,6 @@ def test_errors_a_value_is_shown_in_brief(value, shown):
     CorpusError('a.tsv', 3, 'expected a tag'), NoRun('runs', None, 'none yet'), OptionError(f'{argument("hidden")} 7'),
     PathExists('run', 'expected a folder', True)], ids=lambda error: type(error).__name__)
 def test_errors_go_from_one_process_to_another(error):
-    """As multiprocessing and the workers of a training send them."""
+    """Errors survive pickling, because multiprocessing and training workers send errors to another process."""
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error) and str(copy) == str(error) and vars(copy) == vars(error)

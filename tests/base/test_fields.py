@@ -1,4 +1,4 @@
-"""Records as dataclasses: which JSON each field takes, and the one line about what it does not."""
+"""Records read into dataclasses: which JSON values each field accepts, and the message for all other values."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +54,7 @@ def test_fields_a_field_that_is_not_there(name, message):
 def test_fields_a_closed_record_has_these_names_and_no_others():
     whole = {**WHOLE, 'share': 0.1, 'flag': True}
     assert load_record(Record, whole, closed=True).flag
-    assert load_record(Record, WHOLE, closed=True).share == 0.5  # of those that may be left away
+    assert load_record(Record, WHOLE, closed=True).share == 0.5  # an optional field gets its default
     lacking = {name: value for name, value in whole.items() if name != 'names'}
     for other in (lacking, {**whole, 'more': 1}):
         with pytest.raises(ValueError, match='expected the keys format, kind, share, flag, names, listed, rest, got'):

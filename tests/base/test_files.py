@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: what they replace, what they leave, what they write through; JSON."""
+"""Atomic file writing: modes, links, FIFOs, devices, interrupted processes; and strict reading of JSON."""
 
 import gzip
 import json
@@ -51,7 +51,8 @@ def test_files_a_name_that_ends_in_gz_is_compressed(tmp_path):
     with gzip.open(tmp_path / 'a.txt.gz', 'rt') as file:
         assert file.read() == 'zeile\n'
     assert gzip.decompress((tmp_path / 'a.txt.gz').read_bytes()) == b'zeile\n'
-    assert str(os.getpid()).encode() not in (tmp_path / 'a.txt.gz').read_bytes()     # nor the name of its draft
+    # gzip stores a file name in its header; the draft's name, which contains the process id, must not be there.
+    assert str(os.getpid()).encode() not in (tmp_path / 'a.txt.gz').read_bytes()
 
 
 def test_files_a_fifo_and_a_device_are_written_through(tmp_path):
@@ -61,7 +62,7 @@ def test_files_a_fifo_and_a_device_are_written_through(tmp_path):
     write_text(fifo, 'through\n')
     assert reader.communicate(timeout=30)[0] == b'through\n' and stat.S_ISFIFO(fifo.stat().st_mode)
     link = tmp_path / 'null'
-    link.symlink_to('/dev/null')                                 # as root, the device itself could be replaced
+    link.symlink_to('/dev/null')                                 # without the link, a bug could replace the device
     write_text(link, 'gone')
     assert stat.S_ISCHR(os.stat('/dev/null').st_mode) and link.is_symlink()
     reading, writing = os.pipe()
@@ -72,7 +73,7 @@ def test_files_a_fifo_and_a_device_are_written_through(tmp_path):
 
 
 def test_files_a_redirected_stream_keeps_what_was_written_before(tmp_path):
-    """As of `{ echo before; program --output /dev/stdout; echo after; } > a.txt`."""
+    """Nothing is truncated with `{ echo before; program --output /dev/stdout; echo after; } > a.txt`."""
     with open(tmp_path / 'a.txt', 'wb', buffering=0) as file:
         file.write(b'before\n')
         write_text(f'/dev/fd/{file.fileno()}', 'during\n')
@@ -101,7 +102,7 @@ def test_files_looking_whether_a_file_can_be_written_makes_none(tmp_path):
 
 
 def test_files_what_an_interrupted_process_leaves(tmp_path):
-    """Every signal ends the command with one line, without its drafts, and with what was there before."""
+    """After each signal the command prints one line, its drafts are gone, and the old file is unchanged."""
     program = ('import sys; from ms_crf.base import files; from ms_crf.cli import console; console.begin("some.py")\n'
                'import os; top = sys.argv[1]\n'
                'with files.temporary(top + "/folder") as folder, files.text_writer(top + "/a") as write:\n'

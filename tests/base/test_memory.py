@@ -1,4 +1,4 @@
-"""What a process may take of the machine's memory, and what is refused before it is allocated."""
+"""The memory available to a process, and trainings that are refused before they allocate too much memory."""
 
 import subprocess
 import sys
@@ -77,7 +77,7 @@ def test_memory_weights_are_counted_as_they_are(changes):
     width = (15 if bigrams else 5) + options.char_width * read
     layers = learning.layer_weights(width, options.hidden, options.layers, 3, options.head)
     found = sum(parameter.size for parameter in network.trainable_params())
-    words = 2 + 2 + 3 * bool(bigrams)                            # padding, unknown; those of bigrams, and unknown
+    words = 2 + 2 + 3 * bool(bigrams)                            # padding, unknown, 2 words; 2 bigrams, unknown
     assert found == words * 5 + layers + (
         character_weights(options, vocabulary.num_characters) if read else 0)
 
@@ -99,8 +99,8 @@ def test_memory_a_training_that_can_not_fit(corpora, tmp_path, monkeypatch, caps
 
 @pytest.mark.slow
 def test_memory_what_is_estimated_is_less_than_what_is_taken(corpora, tmp_path):
-    """Peak memory of a training with and without wide layers, against the limit below which it is refused."""
-    if not Path('/proc/self/status').exists():                   # of a child, getrusage may tell its parent's peak
+    """The growth of the estimate with the layer width must not exceed the growth of the measured peak memory."""
+    if not Path('/proc/self/status').exists():                   # in a child, getrusage may return the parent's peak
         pytest.skip('needs the peak memory of a process, which only Linux tells')
     program = ('import sys\nfrom ms_crf.cli import train\nfrom ms_crf.models import learning\n'
                'asked = []\nlearning.check_memory = lambda size, *_, **__: asked.append(size)\n'

@@ -1,4 +1,7 @@
-"""Child processes, of commands that run in a folder whose Python files carry the names of modules."""
+"""Child processes of commands that run in a folder whose Python files have the names of modules.
+
+None of these files may be imported: the current folder must not be on the import path of a child process.
+"""
 
 import ast
 import json
@@ -19,7 +22,7 @@ from support.trainings import SMALL, files
 
 PACKAGES = ('google', 'jinja2', 'mindspore', 'ms_crf', 'numpy', 'psutil', 'pyarrow', 'ray', 'safetensors', 'scipy',
             'starlette', 'tokenizers', 'tqdm', 'uvicorn', 'ziglang')
-#: Writes the name of the module and the command line of its process, without importing anything.
+#: A hostile module. It records its name and the command line of its process, without importing anything.
 HOSTILE = """
 with open('/proc/self/cmdline', 'rb') as file:
     line = file.read()
@@ -39,7 +42,7 @@ def installed(tmp_path_factory):
 
 @pytest.fixture
 def hostile(tmp_path):
-    """A function that runs a command line in a folder of hostile files and checks that none of them is executed."""
+    """A function that runs a command line in a folder of hostile files and checks that no hostile file is executed."""
     if not Path('/proc/self/cmdline').exists():
         pytest.skip('the hostile files read /proc')
     folder, mark = tmp_path / 'hostile', tmp_path / 'executed'
@@ -58,7 +61,7 @@ def hostile(tmp_path):
 
 
 def test_processes_the_hostile_files_are_executed_by_a_plain_child_process(hostile):
-    """So that the tests below prove something."""
+    """A plain child process does execute the hostile files, so the tests below can fail."""
     with pytest.raises(AssertionError, match='json: '):
         hostile(sys.executable, '-c', 'import json')
     with pytest.raises(AssertionError, match='json: '):
@@ -70,7 +73,7 @@ SHOW = 'import json, os; print(json.dumps([sys.path, sys.argv, os.environ.get("P
 
 @pytest.mark.parametrize('safe', [True, False], ids=['PYTHONSAFEPATH', 'Python 3.10'])
 def test_processes_the_import_path_of_a_child_process(hostile, tmp_path, safe, monkeypatch):
-    """It is the same whether Python knows PYTHONSAFEPATH, as from Python 3.11 on, or not."""
+    """The import path is the same with PYTHONSAFEPATH (Python 3.11 and later) and without it (Python 3.10)."""
     own = str(tmp_path / 'own')
     monkeypatch.setenv('PYTHONPATH', os.pathsep.join(['', own, '', processes.PACKAGES]))
     variables = processes.environment(PYTHONSAFEPATH='1' if safe else '')
@@ -88,7 +91,7 @@ def test_processes_the_import_path_of_a_child_process(hostile, tmp_path, safe, m
 
 
 def test_processes_no_module_starts_python_in_another_way():
-    """Every place that starts Python uses `processes`."""
+    """Only `processes` starts Python: no other module uses `sys.executable` or `multiprocessing`."""
     for path in (ROOT / 'ms_crf').rglob('*.py'):
         if path.name != 'processes.py':
             assert not re.search(r'sys\.executable|import multiprocessing', path.read_text(encoding='utf-8')), path
@@ -98,7 +101,10 @@ def test_processes_no_module_starts_python_in_another_way():
 @pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
 @pytest.mark.parametrize('package', [False, True], ids=['compiler', 'ziglang'])
 def test_processes_the_operators_are_compiled(hostile, tmp_path, package):
-    """By a compiler of the system, and by the package ziglang, for which another compiler stands in."""
+    """No hostile file runs when the operators are compiled, with a system compiler or with the package ziglang.
+
+    A fake ziglang module that calls the system compiler stands in for the package.
+    """
     variables = {'XDG_CACHE_HOME': str(tmp_path / 'cache')}
     if package:
         (tmp_path / 'modules').mkdir()
@@ -127,7 +133,7 @@ def test_processes_a_device_is_tried(hostile, tmp_path):
 
 @pytest.mark.slow
 def test_processes_the_server(hostile, installed, run, tmp_path):
-    """It is stopped once it is ready."""
+    """The server executes no hostile file until it is ready; then the test stops it."""
     pytest.importorskip('uvicorn', reason="the server's libraries are missing: pip install -r requirements-serve.txt")
     program = tmp_path / 'program.py'
     program.write_text('import os, signal, subprocess, sys\n'
@@ -162,7 +168,7 @@ def test_processes_workers_of_a_training(hostile, installed, corpora, tmp_path):
 @pytest.mark.slow
 def test_processes_workers_of_ray(hostile, installed, run, tmp_path):
     pytest.importorskip('psutil')
-    if library.importlib.util.find_spec('ray') is None:          # imported here, it would change sys.path
+    if library.importlib.util.find_spec('ray') is None:          # not imported here: the import changes sys.path
         pytest.skip('Ray is not installed')
     (tmp_path / 'in').mkdir()
     (tmp_path / 'in' / 'one.jsonl').write_text('{"id": 1, "text": "to Xan Yan of in"}\n')
@@ -175,7 +181,7 @@ def test_processes_workers_of_ray(hostile, installed, run, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize('several', [['--seeds', '2', '--jobs', '2'], ['--workers', '2']], ids=['seeds', 'workers'])
 def test_processes_child_processes_end_when_the_command_is_killed(corpora, tmp_path, several):
-    """So that the same command can be run again at once."""
+    """No child process survives a killed command, so the same command can be run again at once."""
     with subprocess.Popen([sys.executable, 'train.py', *files(corpora), *SMALL, '--epochs', '5000', '--patience', '0',
                            *several, '--save', str(tmp_path / 'run')], cwd=ROOT, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL) as training:
@@ -224,7 +230,7 @@ def test_processes_start_gives_a_child_a_session_and_end_kills_it_with_its_child
         assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in own)
 
 
-#: functions of the standard library that start a process, by their modules
+#: functions of the standard library that start a process, by module
 STARTS = {
     'subprocess': {'Popen', 'run', 'call', 'check_call', 'check_output', 'getoutput', 'getstatusoutput'},
     'asyncio': {'create_subprocess_exec', 'create_subprocess_shell'}, 'pty': {'fork', 'spawn'},
@@ -234,7 +240,7 @@ STARTS = {
 
 
 def starts(source):
-    """The calls in a text of Python that start a process by the standard library."""
+    """The calls in Python source code that start a process with the standard library."""
     tree = ast.parse(source)
     names = {f'{module}.{name}' for module, functions in STARTS.items() for name in functions}
     names |= {alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)

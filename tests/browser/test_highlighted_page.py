@@ -1,4 +1,4 @@
-"""The page of `--format html` as a browser shows it: the text as it was, and what was found in it."""
+"""The page of `--format html` in a browser: it shows the unchanged text and marks the predicted spans."""
 
 import json
 import random
@@ -19,8 +19,8 @@ import pytest
 from support.pages import check_page, opened
 from support.paths import ROOT
 
-#: The characters of an element as numbers: what stands for a character that HTML can't hold counts as that one, and
-#: labels and figures, which are not of the text, are left out.
+#: JavaScript: the code points of an element's text. A `.code` element counts as the character that HTML cannot
+#: contain and that the element represents. Labels and figures (`.note`) are skipped, because they are not text.
 CHARACTERS = """
 element => {
   const found = [];
@@ -35,7 +35,7 @@ element => {
 """
 TEXTS = '.text:not(.other)'
 
-#: text, and its spans by type, first and last word, confidence
+#: text, and its spans: (type, first word, last word, confidence)
 SENTENCES = [
     ('Marta  Kowalski\tlives in Lisbon .', [('PER', 0, 1, .98), ('LOC', 4, 4, .42)]),
     ('', []),
@@ -76,7 +76,7 @@ def numbers(texts):
 
 @pytest.fixture(scope='module')
 def names(tmp_path_factory):
-    """A page of names, with confidences and two taggings of each sentence."""
+    """A page with named entities, confidences and two alternative taggings of each sentence."""
     items = [sentence_of_text(text, False) for line, (text, _) in enumerate(SENTENCES, 1)]
     tagged = []
     for item, (_, spans) in zip(items, SENTENCES):
@@ -101,7 +101,10 @@ def test_highlighted_page_every_character_of_the_text_is_there(browser, names):
 
 
 def test_highlighted_page_any_characters_of_unicode_are_there(browser, tmp_path):
-    """Of each plane, controls and surrogates among them, and pieces of markup; a part of each text is marked."""
+    """Random texts with characters of all planes, control characters, surrogates and markup arrive unchanged.
+
+    A part of each text is marked; the marked part must be exact, too.
+    """
     rng = random.Random(15)
     pieces = ['<', '>', '&', '&lt;', '&#0;', '</p>', '<!--', '-->', ']]>', '"', "'", '\r', '\n', '\r\n', '\t', ' ',
               '\x00', '\u202e', '\u2067', '\ufeff', '\ud800']
@@ -141,7 +144,7 @@ def test_highlighted_page_lines_and_blanks_are_seen_as_they_are(browser, names):
         heights = page.locator(TEXTS).evaluate_all('all => all.map(each => each.getBoundingClientRect().height)')
         line = heights[0]
         assert heights[1] == line                                # an empty line
-        assert heights[6] == 5 * line                            # \r\n, \r, \n and \n end four of them
+        assert heights[6] == 5 * line                            # \r\n, \r, \n and \n separate five lines
         assert page.locator(TEXTS).nth(0).inner_text().startswith('Marta  Kowalski')
         directions = page.locator(TEXTS).evaluate_all('all => all.map(each => getComputedStyle(each).direction)')
         assert directions == ['rtl' if index in (3, 4) else 'ltr' for index in range(len(SENTENCES))]
@@ -160,7 +163,7 @@ def test_highlighted_page_a_type_has_one_colour_and_confidence_is_its_strength(b
             strength = parts[3] if len(parts) == 4 else 1.0
             assert parts[:3] == [float(part) for part in legend[label].strip('rgb()').split(',')]
             figure = float(title.split()[-1]) if 'confidence' in title else 1.0
-            assert strength == pytest.approx(figure, abs=.026)   # steps of a twentieth
+            assert strength == pytest.approx(figure, abs=.026)   # strengths have steps of 1/20
         names_in_legend = page.get_by_role('list', name='Types').get_by_role('listitem')
         assert names_in_legend.all_inner_texts() == ['LOC', 'PER']
 
@@ -169,7 +172,7 @@ def test_highlighted_page_figures_are_shown_and_folded_away_by_the_keyboard(brow
     with opened(browser, names) as page:
         figure = page.locator(f'{TEXTS} .figure').first
         assert figure.bounding_box()['width'] <= 1
-        assert '0.98' in page.locator(TEXTS).first.aria_snapshot()          # which screen readers read
+        assert '0.98' in page.locator(TEXTS).first.aria_snapshot()          # screen readers read this tree
         page.keyboard.press('Tab')
         page.keyboard.press('Space')
         assert figure.bounding_box()['width'] > 10 and figure.inner_text().strip() == '0.98'
@@ -232,12 +235,15 @@ def test_highlighted_page_forty_types_are_readable(browser, tmp_path):
     check_page(browser, path)
     with opened(browser, path) as page:
         colours = page.locator('.legend mark').evaluate_all('all => all.map(each => getComputedStyle(each).background)')
-        assert len(colours) == 40 and len(set(colours)) > 30     # by the checksums of their names
+        assert len(colours) == 40 and len(set(colours)) > 30     # checksums of names may collide
 
 
 @pytest.mark.slow
 def test_highlighted_page_the_command_makes_the_page(browser, hmm, tmp_path):
-    """From text, with the model of a hidden Markov model, which computes confidences and no n best taggings."""
+    """`infer.py --format html` marks the same entities as `--format json` lists.
+
+    The model is a hidden Markov model, which computes confidences but no n-best taggings.
+    """
     lines = ['of Xan  Yel', '', '<script>alert(1)</script>\tof Xor Yan', 'of ☃']
     source, path = tmp_path / 'in.txt', tmp_path / 'out.html'
     source.write_text('\n'.join(lines) + '\n', encoding='utf-8')
@@ -261,7 +267,7 @@ def test_highlighted_page_what_a_notebook_shows_is_a_fragment_of_its_own(browser
     plain = Sentence(['The', 'dog'], ['DET', 'NOUN'], [], [.25, 1.0], .2)
     arabic = Sentence(['في', 'القاهرة'], ['O', 'B-LOC'], [('LOC', 1, 1)])
     path = tmp_path / 'notebook.html'
-    # As a notebook has it: in a page that has styles of its own, whether light or dark.
+    # Like a notebook, this page has its own styles for a light and a dark scheme.
     shown = ''.join(each._repr_html_() for each in (names, plain, arabic, Sentence([], [], [])))
     results = TaggedList([names] * 12)._repr_html_()
     path.write_text('<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A notebook</title>'
@@ -281,5 +287,5 @@ def test_highlighted_page_what_a_notebook_shows_is_a_fragment_of_its_own(browser
         assert marked.evaluate_all('all => all.map(each => each.title)') == [
             'LOC, confidence 0.8300', 'DET, confidence 0.2500', 'NOUN, confidence 1.0000', 'LOC']
         colours = marked.evaluate_all('all => all.map(each => getComputedStyle(each).backgroundColor)')
-        assert len(set(colours)) == 4                            # LOC at two strengths among them
+        assert len(set(colours)) == 4                            # LOC has two strengths
     assert repr([plain]) == f'[{plain!r}]'

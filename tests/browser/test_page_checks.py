@@ -1,4 +1,4 @@
-"""What tests of pages rely on: each thing that a page must not do is seen."""
+"""The page checks that other tests use: a good page passes, and each fault of a page is detected."""
 
 import struct
 
@@ -63,7 +63,7 @@ def test_page_checks_a_fault_is_seen(browser, tmp_path, body, style, message):
 
 @pytest.mark.slow
 def test_page_checks_contrasts_are_those_of_the_standard(browser, tmp_path):
-    """Values of the definition, worked out by hand: (L1 + 0.05) / (L2 + 0.05)."""
+    """The expected contrasts were computed manually from the WCAG formula (L1 + 0.05) / (L2 + 0.05)."""
     colours = {'black': ('#000', '#fff', 21), 'grey': ('#808080', '#fff', 3.95), 'red': ('#f00', '#fff', 4),
                'half': ('rgb(0 0 0 / 50%)', '#fff', 3.98)}
     body = ''.join(f'<p style="color: {ink}; background: {ground}">{name}</p>'

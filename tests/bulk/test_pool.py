@@ -1,4 +1,4 @@
-"""The engine of tag-many with a pool of workers in this process, without Ray."""
+"""The engine of `tag-many`, with a pool of workers in this process instead of Ray."""
 
 import json
 from contextlib import contextmanager
@@ -16,7 +16,10 @@ SENTENCES = [['to', 'Xan', 'Yan'], ['of', 'Xel'], ['in', 'on', 'Xor', 'Yor']]
 
 @pytest.fixture
 def tag(run, tmp_path, monkeypatch, capfd):
-    """Tags four shards: (status, standard error, summary); `dies` is that of `LocalRay`."""
+    """A function that tags four shards and returns exit code, standard error and summary.
+
+    Its keyword arguments go to `LocalRay`; `dies` decides which calls of a worker kill the worker.
+    """
     for name in range(4):
         rows = [{'id': f'{name}-{row}', 'tokens': tokens} for row, tokens in enumerate(SENTENCES[:1 + name % 3])]
         (tmp_path / f'{name}.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows))
@@ -38,7 +41,7 @@ def tag(run, tmp_path, monkeypatch, capfd):
 
 
 def check_shards(run, folder, names):
-    """The shards that are there have the tags of a tagger, and nothing else is there but the folder's record."""
+    """The folder holds exactly these shards and its record file, and the shards have the tags of `Tagger`."""
     tagger = Tagger.load(run)
     for name in names:
         rows = [json.loads(line) for line in (folder / f'{name}.jsonl').read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Shards in, shards out, with a hidden Markov model: each kind of file, its records and its faults."""
+"""Tagging of single shards with a hidden Markov model: each file format, its records and its error messages."""
 
 import gzip
 import json
@@ -31,7 +31,7 @@ def run(corpora, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def infer_py(run, tmp_path_factory):
-    """The objects that infer.py writes for the lines of a text, without the name of the model in each."""
+    """A function that returns the JSON records of infer.py for lines of text, without `model_version`."""
     def call(texts, *options):
         folder = tmp_path_factory.mktemp('inferred')
         (folder / 'text.txt').write_bytes('\n'.join([*texts, '']).encode())
@@ -44,7 +44,7 @@ def infer_py(run, tmp_path_factory):
 
 
 def tag(run, source, output, kind='jsonl', **order):
-    """What a worker says of a file, and the file that it writes."""
+    """Tags a file with one worker; returns the worker's result and the path of the output file."""
     [shard] = shards_of([str(source)], str(output), kind)
     worker = Worker(WorkerSettings(run, 'digest', order.pop('fields', Fields()), kind, **order))
     assert worker.begin().fault is None
@@ -53,7 +53,7 @@ def tag(run, source, output, kind='jsonl', **order):
 
 
 def packed(name, data):
-    """Bytes as the ending of a name says."""
+    """The data, compressed if the ending of the name is .gz or .zst."""
     if name.endswith('.gz'):
         return gzip.compress(data)
     if name.endswith('.zst'):
@@ -253,7 +253,7 @@ def test_shards_a_long_shard_takes_no_more_memory_than_a_short_one(run, tmp_path
     assert peaks[1] < 1.2 * peaks[0]
 
 
-# Which shards there are
+# Selection of the shards
 
 def names(shards, folder):
     return [(shard.name, os.path.relpath(shard.target, folder)) for shard in shards]

@@ -1,4 +1,7 @@
-"""`ms-crf tag-many` with Ray's processes: every id once, whatever dies, here and on a cluster of two nodes."""
+"""`ms-crf tag-many` with Ray on this machine and on a cluster of two nodes.
+
+Every id must be in the output exactly once, with the tags of `Tagger`, even if workers are killed.
+"""
 
 import contextlib
 import glob
@@ -24,11 +27,11 @@ from support.runs import make_run
 from support.trainings import files
 
 psutil = pytest.importorskip('psutil')
-if importlib.util.find_spec('ray') is None:                      # it is not imported here, which would change sys.path
+if importlib.util.find_spec('ray') is None:                      # not imported here: the import changes sys.path
     pytest.skip('Ray is not installed', allow_module_level=True)
 pytestmark = pytest.mark.skipif(sys.platform != 'linux', reason='Ray has clusters on Linux')
 TEXTS = ['to Xan Yan of in', 'on Xel Yel by', 'Xor Yor', 'at in of Xan Yor', 'by the way , Zoe']
-SECONDS = 100                  # that a command gets at most
+SECONDS = 100                  # time limit of a command
 
 
 @pytest.fixture(scope='module')
@@ -44,11 +47,11 @@ def environment(**others):
 
 @pytest.fixture(scope='module')
 def cluster():
-    """Two nodes that Ray's own command has started on this machine: the address, and what the nodes know of it."""
+    """A cluster of two nodes on this machine, started with `ray start`: its address and environment variables."""
     with socket.socket() as free:
         free.bind(('127.0.0.1', 0))
         address = f'127.0.0.1:{free.getsockname()[1]}'
-    folder = tempfile.mkdtemp(prefix='nodes-', dir='/tmp')       # the names of sockets must be short
+    folder = tempfile.mkdtemp(prefix='nodes-', dir='/tmp')       # paths of sockets must be short
     known = environment(RAY_AUTH_MODE='token', RAY_AUTH_TOKEN=secrets.token_hex(16))
     nodes = []
     try:
@@ -77,7 +80,7 @@ def cluster():
 
 
 def write_shards(folder, count, lines):
-    """Shards of JSON lines; the ids are numbers from 0."""
+    """Writes shards of JSON lines, whose ids are numbers from 0; returns the folder."""
     folder.mkdir()
     for shard in range(count):
         rows = [{'id': shard * lines + line, 'text': TEXTS[(shard + line) % len(TEXTS)]} for line in range(lines)]
@@ -86,7 +89,7 @@ def write_shards(folder, count, lines):
 
 
 def check(run, source, output):
-    """Each shard has its ids in their order, with the tags that a tagger gives."""
+    """Each output shard has the ids of its input in the same order, with the tags of `Tagger`."""
     expected = {text: sentence.tags for text, sentence in
                 zip(TEXTS, Tagger.load(run).tag([text.split() for text in TEXTS]))}
     assert sorted(os.listdir(output)) == sorted(['.tag-many.json', *os.listdir(source)])
@@ -116,7 +119,7 @@ def test_tag_many_a_cluster_of_two_nodes_tags_each_shard_once(run, cluster, tmp_
     assert (result.returncode, result.stderr) == (0, '')
     summary = json.loads((tmp_path / 'summary.json').read_text())
     assert [summary[name] for name in ('shards', 'lines', 'skipped', 'faults', 'retries')] == [6, 6000, 0, [], 0]
-    # The first worker may have tagged all of them before the second one has started.
+    # The first worker may have tagged all shards before the second worker has started.
     assert sum(worker['lines'] for worker in summary['workers']) == 6000 and len(summary['workers']) in (1, 2)
     assert result.stdout.startswith(f'6 shards with 6,000 lines and {summary["entities"]:,} entities tagged; 0 shards ')
     check(run, source, tmp_path / 'out')
@@ -150,7 +153,7 @@ def test_tag_many_a_shard_with_a_fault_is_one_line_and_the_others_are_there(run,
 
 
 def worker_of(process, other_than):
-    """The process of a worker of a command which tags a shard, None if there is none but those."""
+    """A worker process of the command that is tagging a shard; None if only the excluded workers are tagging."""
     for child in psutil.Process(process.pid).children(recursive=True):
         try:
             if child.name().startswith('ray::Worker.tag') and child not in other_than:
@@ -166,13 +169,13 @@ def started(*arguments, known=None):
 
 
 def in_the_middle(process, output, find=bool):
-    """Waits until a command is writing shards and, called with their drafts, `find` finds something, and returns it."""
+    """Waits until the command writes shards and `find(drafts)` returns a true value; returns this value."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         drafts = glob.glob(f'{output}/.*.draft')
         if drafts and (found := find(drafts)):
             return found
-        with contextlib.suppress(subprocess.TimeoutExpired):     # leaves the processor to the command
+        with contextlib.suppress(subprocess.TimeoutExpired):     # a short wait leaves the CPU to the command
             process.wait(0.01)
     ended = process.poll() is not None
     pytest.fail(f'no worker tags: {process.communicate(timeout=SECONDS) if ended else "it takes too long"}')
@@ -197,14 +200,14 @@ def test_tag_many_a_worker_killed_twice_loses_and_doubles_nothing(run, tmp_path)
 
 
 def stopped(process, output, stop):
-    """How many shards are there after a signal in mid-run, which leaves nothing else."""
+    """Stops the command while it tags; returns the number of finished shards, besides which no file may be left."""
     in_the_middle(process, output)
     stop()
     shown, errors = process.communicate(timeout=SECONDS)
     there = len(glob.glob(f'{output}/*.jsonl'))
     assert (process.returncode, shown) == (130, '') and there < 3
     assert errors == f'ms-crf tag-many: stopped; {there} of 3 shards are done; run the same command again to continue\n'
-    assert len(os.listdir(output)) == there + 1                  # and the record of the folder
+    assert len(os.listdir(output)) == there + 1                  # the shards and the folder's record file
     return there
 
 
@@ -216,7 +219,7 @@ def test_tag_many_ctrl_c_leaves_whole_shards_and_no_process(run, tmp_path):
 
     def ctrl_c():
         children.update(psutil.Process(process.pid).children(recursive=True))
-        os.killpg(process.pid, signal.SIGINT)    # as a terminal does
+        os.killpg(process.pid, signal.SIGINT)    # a terminal also sends Ctrl-C to the whole process group
 
     stopped(process, tmp_path / 'out', ctrl_c)
     assert children and not psutil.wait_procs(children, 5)[1]
@@ -292,11 +295,11 @@ def test_tag_many_a_shard_that_kills_its_workers_is_given_up(run, cluster, tmp_p
     assert os.listdir(tmp_path / 'out') == ['.tag-many.json']
 
 
-# What is refused before a worker starts
+# Options and folders that are refused before a worker starts
 
 @pytest.fixture
 def main(run, tmp_path, capfd):
-    """The command in this process: its status, output and errors; one shard of one line is in `in`."""
+    """Runs the command in this process on one shard with one line; returns exit code, output and errors."""
     write_shards(tmp_path / 'in', 1, 1)
 
     def call_main(*arguments, output='out'):
@@ -321,7 +324,7 @@ def test_tag_many_options_that_can_not_be(main, arguments, message):
 
 def test_tag_many_a_cluster_that_is_not_there(main):
     with socket.socket() as unheard:
-        unheard.bind(('127.0.0.1', 0))           # and nobody listens
+        unheard.bind(('127.0.0.1', 0))           # bound, but not listening
         address = f'127.0.0.1:{unheard.getsockname()[1]}'
         assert main('--address', address) == (2, '', f'ms-crf tag-many: --address {address} does not answer: '
                                                      'Connection refused; start a cluster with: ray start --head\n')

@@ -1,4 +1,4 @@
-"""`ms_crf.api.tag_many` called from a script, without a command line."""
+"""`ms_crf.api.tag_many` called from a Python script."""
 
 import importlib.util
 import json
@@ -15,9 +15,9 @@ import pytest
 from support.paths import ROOT
 from support.trainings import files
 
-if importlib.util.find_spec('ray') is None:                      # it is not imported here, which would change sys.path
+if importlib.util.find_spec('ray') is None:                      # not imported here: the import changes sys.path
     pytest.skip('Ray is not installed', allow_module_level=True)
-#: Two calls in one process; the second has Ray's settings of the first.
+#: Two calls in one process, because Ray keeps its settings after the first call.
 SCRIPT = """
 import json, os, sys
 from ms_crf.api import tag_many

@@ -37,13 +37,13 @@ def text_of(name):
 
 
 def documents(name):
-    """The documents of a YAML file."""
+    """The documents of a YAML file in deploy/."""
     yaml = pytest.importorskip('yaml', reason='PyYAML is missing: pip install -r requirements-dev.txt')
     return list(yaml.safe_load_all(text_of(name)))
 
 
 def instructions():
-    """(instruction, its argument) of the Dockerfile, with continued lines joined."""
+    """The instructions of the Dockerfile as (instruction, argument), with continued lines joined."""
     joined = re.sub(r'\\\n\s*', '', text_of('Dockerfile'))
     lines = [line for line in joined.splitlines() if line and not line.startswith('#')]
     return [tuple(line.split(None, 1)) for line in lines]
@@ -64,7 +64,7 @@ def directives():
 
 
 def options(words):
-    """The options of `ms-crf serve` in a list of words, as its parser understands them."""
+    """The parsed options of an `ms-crf serve` command line, given as a list of words."""
     assert words[0].rpartition('/')[2] == 'ms-crf' and words[1] == 'serve', words
     return parser().parse_args(words[2:])
 
@@ -76,7 +76,7 @@ def command_of_image():
 
 
 def test_deploy_all_files_are_known_and_explained():
-    names = {path.name for path in DEPLOY.iterdir() if path.name not in ('token', 'tls')}         # secrets of a user
+    names = {path.name for path in DEPLOY.iterdir() if path.name not in ('token', 'tls')}         # a user's secrets
     assert names == {'Dockerfile', 'docker-compose.yml', 'nginx.conf', 'ms-crf.service', 'kubernetes.yaml'}
     page = PAGE.read_text(encoding='utf-8')
     assert all(f'`deploy/{name}`' in page for name in names)
@@ -172,7 +172,7 @@ def test_deploy_kubernetes_agrees_with_the_image():
 def test_deploy_the_unit_reloads_and_stops_gracefully():
     service = unit()['Service']
     assert service['ExecReload'] == '/bin/kill -HUP $MAINPID'
-    assert service['KillMode'] == 'mixed'        # otherwise systemd also ends the processes that tag
+    assert service['KillMode'] == 'mixed'        # the default mode also sends SIGTERM to the model processes
     assert int(service['TimeoutStopSec']) > Limits.drain
     assert service['RestartPreventExitStatus'] == '2'
     name, source = service['LoadCredential'].split(':')
@@ -191,14 +191,14 @@ def test_deploy_systemd_accepts_the_unit(tmp_path):
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Returns redirections as answers."""
+    """An opener's handler that does not follow redirections, so they are returned as answers."""
 
     def redirect_request(self, *_):
         return None
 
 
 def get(address, token=None, body=None, context=None):
-    """(status, headers, body) of an answer."""
+    """Sends a request; returns status code, headers and body of the answer."""
     headers = {'Content-Type': 'application/json', **({'Authorization': f'Bearer {token}'} if token else {})}
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), NoRedirect)
     try:
@@ -211,7 +211,10 @@ def get(address, token=None, body=None, context=None):
 
 @pytest.fixture(scope='module')
 def installed(run, corpora, tmp_path_factory):
-    """A folder with two runs, a link to the first run and a token, for `/srv/ms-crf` and the credentials of systemd."""
+    """A folder with two runs, a link to the first run, and a token.
+
+    It stands in for `/srv/ms-crf` and for the credentials directory of systemd.
+    """
     folder = tmp_path_factory.mktemp('installed')
     shutil.copytree(run, folder / 'runs' / 'first')
     assert train.main([*files(corpora), '--model', 'hmm', '--add', '5', '--save', str(folder / 'runs' / 'second')]) == 0
@@ -222,7 +225,7 @@ def installed(run, corpora, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def server(installed):
-    """A server that the command of the systemd unit has started, on a free port."""
+    """A server started with the command of the systemd unit, on a free port."""
     words = shlex.split(unit()['Service']['ExecStart'])[2:]
     at = words.index('--port')
     del words[at:at + 2]
@@ -234,7 +237,10 @@ def server(installed):
 
 @pytest.mark.slow
 def test_deploy_probes_are_answered(server):
-    """Kubernetes asks by the address of the pod, without a token."""
+    """The probes of Kubernetes and the health check of the image succeed, without a token.
+
+    Kubernetes uses the address of the pod as Host.
+    """
     deployment, _ = documents('kubernetes.yaml')
     [container] = deployment['spec']['template']['spec']['containers']
     for name in ('startupProbe', 'livenessProbe', 'readinessProbe'):
@@ -274,7 +280,7 @@ def test_deploy_the_server_answers_the_requests_of_the_page(server):
 
 @pytest.mark.slow
 def test_deploy_the_command_of_the_unit_reloads_the_run_of_the_link(installed, server):
-    """The link is changed by the command of the page."""
+    """After the link changes with the page's `ln` command, the unit's ExecReload command loads the other run."""
     before = server.ask('GET', '/v1/model', Authorization=f'Bearer {TOKEN}')[1]['MS-CRF-Model']
     [link] = [command for command, _ in console(PAGE) if command.startswith('ln ')]
     link = [{'names': 'second', 'runs/current': str(installed / 'runs' / 'current')}.get(word, word)
@@ -289,7 +295,7 @@ def test_deploy_the_command_of_the_unit_reloads_the_run_of_the_link(installed, s
 
 @pytest.fixture(scope='module')
 def proxy(server, tmp_path_factory):
-    """The addresses of nginx with the file of deploy/ before the server, for HTTP and HTTPS, and its certificate."""
+    """nginx with `deploy/nginx.conf` in front of the server: the HTTP and HTTPS addresses, and the certificate."""
     nginx, openssl = shutil.which('nginx') or shutil.which('nginx', path='/usr/sbin'), shutil.which('openssl')
     if nginx is None or openssl is None:
         pytest.skip('nginx or openssl is missing')
@@ -309,9 +315,9 @@ def proxy(server, tmp_path_factory):
                         ('worker_processes auto', 'worker_processes 1')):
         assert former in text
         text = text.replace(former, new)
-    for kind in ('client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'):        # the usual folders belong to another user
+    for kind in ('client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'):        # the default folders are not writable
         text = text.replace('http {', f'http {{ {kind}_temp_path {folder}/{kind};')
-    if os.geteuid() == 0:                        # workers of another user could not write in the folder of the test
+    if os.geteuid() == 0:                        # workers of another user could not write into the test's folder
         text = f'user root;\n{text}'
     (folder / 'nginx.conf').write_text(text)
     command = [nginx, '-c', str(folder / 'nginx.conf'), '-p', str(folder), '-e', 'stderr']
@@ -349,5 +355,5 @@ def test_deploy_nginx_passes_requests_over_tls(proxy):
         assert get(https + path, TOKEN, internal, context)[0] == 404
     just = json.dumps({'tokens': ['a'], 'splitter': ''}).encode()
     just += b' ' * (Limits.max_body - len(just))
-    assert get(f'{https}/v1/tag', TOKEN, just, context)[0] == 422            # as the server says: not too large
+    assert get(f'{https}/v1/tag', TOKEN, just, context)[0] == 422            # invalid, but not too large
     assert get(f'{https}/v1/tag', TOKEN, just + b' ', context)[0] == 413

@@ -1,4 +1,4 @@
-"""README and docs/: their programs run, their commands are understood, what they link to and name is there."""
+"""README and docs/: programs print the shown output, commands parse, links work, and named files and options exist."""
 
 import importlib
 import json
@@ -26,7 +26,7 @@ CONFIGS = sorted((ROOT / 'configs').glob('*.json'))
 
 
 def code_in(page):
-    """What stands in backticks in prose and tables."""
+    """The text in backticks in prose and tables."""
     return re.findall(r'`([^`\n]+)`', prose(page))
 
 
@@ -37,7 +37,7 @@ def anchors(page):
 
 
 def commands(page):
-    """The commands of a page as lists of words: lines of its blocks, and what stands in backticks."""
+    """The commands of a page as lists of words, from its code blocks and from text in backticks."""
     lines = [line[2:] for _, text in blocks(page, 'console') for line in text.splitlines() if line.startswith('$ ')]
     lines += [line for _, text in blocks(page, 'bash') for line in text.splitlines()]
     lines += [code for code in code_in(page) if code.startswith(('python ', 'ms-crf ', 'pip '))]
@@ -67,7 +67,7 @@ def test_docs_links_lead_somewhere(page):
 
 
 def test_docs_the_index_lists_every_page():
-    """Each once: `docs/experiments/README.md` lists the experiments, and `docs/README.md` all other pages."""
+    """Each page is listed once: experiments in `docs/experiments/README.md`, all other pages in `docs/README.md`."""
     folder = ROOT / 'docs'
     pages = {str(page.relative_to(folder)) for page in folder.rglob('*.md') if page.name != 'README.md'}
     experiments = {page for page in pages if page.startswith('experiments/')}
@@ -84,7 +84,7 @@ def test_docs_pages_are_short(page):
 
 @by_page
 def test_docs_files_that_are_named_are_there(page):
-    """In prose a folder of the repository, or one of the package's rings, leads to a file."""
+    """Each path in prose or in a command that begins with a known folder names an existing file or folder."""
     folders = 'ms_crf|tests|docs|deploy|examples|configs|benchmarks|data|crf|nn|text|models|training'
     names = re.findall(rf'(?<![\w./-])(?:{folders})/[\w./-]*\w', prose(page))
     names += [word for words in commands(page) for word in words if word.endswith('.py') or 'requirements' in word]
@@ -96,7 +96,7 @@ def test_docs_files_that_are_named_are_there(page):
         assert any(place.exists() for place in places), name
 
 
-# Runs programs, each in the folder it is in; what a program prints follows its path.
+# Runs each program in its own folder; prints the path of the program, then the program's output.
 RUN_ALL = """
 import contextlib, json, os, runpy, sys, traceback
 for path in sys.argv[1:]:
@@ -113,7 +113,7 @@ WITH_PROGRAMS = [page for page in PAGES if blocks(page, 'python')]
 
 @pytest.fixture(scope='module')
 def programs(undisturbed, tmp_path_factory):
-    """For each page a list of (program, the output that the page shows or None, its output when it was run).
+    """For each page a list of (program, output that the page shows or None, actual output).
 
     Each program is a file, because ms.jit reads files. All run in one process, because importing MindSpore takes
     seconds. A run on a corpus of the tests stands in for runs/sample.
@@ -174,7 +174,10 @@ for verb, words in json.load(sys.stdin):
 
 
 def test_docs_commands_are_understood():
-    """Each by its own parser, in the folder of the repository; S stands for a seed."""
+    """The parser of each command accepts the commands of the pages; S stands for a seed.
+
+    The commands are parsed in the root folder of the repository.
+    """
     named = []
     for page in PAGES:
         for words in commands(page):
@@ -210,7 +213,7 @@ def test_docs_every_option_of_a_training_is_explained():
 
 
 def rows_of_results():
-    """(file, options) of the tables of results that name a file and say what is in it."""
+    """(file, options) of the rows of `docs/results.md` that name a configuration file and its options."""
     text = (ROOT / 'docs' / 'results.md').read_text(encoding='utf-8')
     return re.findall(r'^\|[^|]*\| \[(\w+\.json)\]\([^)]*\) \| (?:`([^`|]*)`)? *\|', text, re.M)
 

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of public classes run and give what they say."""
+"""The examples in the docstrings of public classes run and print the shown results."""
 
 import doctest
 

@@ -1,4 +1,4 @@
-"""The programs in examples/, run as a user runs them."""
+"""The programs in examples/ run as separate processes and give the documented results."""
 
 import json
 import os
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(name, *arguments):
-    """What an example prints; nothing may be printed beside it."""
+    """The output of an example, which must print nothing to standard error."""
     result = subprocess.run([sys.executable, f'examples/{name}.py', *arguments], cwd=ROOT, capture_output=True,
                             text=True, timeout=200, env={**os.environ, 'PYTHONPATH': str(ROOT)})
     assert (result.returncode, result.stderr) == (0, '')
@@ -55,7 +55,7 @@ assert not any(name.split('.')[0] == 'ms_crf' for name in sys.modules)
 @pytest.mark.parametrize('options', [{'char': 'cnn', 'ngrams': True},
                                      {'char': 'none', 'bigrams': True, 'ngrams': True}])
 def test_examples_a_graph_without_the_package(options, tmp_path):
-    """Batches of two shapes, from a copy of the program in another folder: the tags of `Tagger`."""
+    """A copy of the example in another folder, without ms_crf, gives the same tags as `Tagger` for the same graph."""
     run = make_run(tmp_path / 'run', **options)
     mindir.export(run, tmp_path / 'a.mindir')
     record = json.loads((tmp_path / 'a.json').read_text())
@@ -69,7 +69,7 @@ def test_examples_a_graph_without_the_package(options, tmp_path):
 
 
 def run_alone(folder, sentences):
-    """The parts of each line that the copied program prints for a.mindir of a folder: word, tag, perhaps confidence."""
+    """The output lines of the copied program for a.mindir, as lists of (word, tag) or (word, tag, confidence)."""
     away = folder / 'away'
     away.mkdir()
     shutil.copy(ROOT / 'examples' / 'plain_mindir.py', away)
@@ -85,8 +85,10 @@ def run_alone(folder, sentences):
 
 @pytest.mark.parametrize('head', ['crf', 'softmax'])
 def test_examples_a_graph_that_was_trained_in_another_scheme_than_that_of_its_output(head, tmp_path):
-    """Models learn BIO files as BIOES, and `infer` writes BIO: so does the program, also for tags that break BIOES, as
-    those of a softmax do. Confidences are those of `infer`."""
+    """The program converts BIOES tags to BIO as `Tagger` does, also for invalid sequences of a softmax head.
+
+    Models learn BIO files as BIOES, and `infer` writes BIO. Confidences must equal the confidences of `Tagger`, too.
+    """
     run = make_run(tmp_path / 'run', 'BIOES', char='none', head=head)
     records.write_json(run / 'config.json', {**SavedRun.open(run).config, 'written_scheme': 'BIO'})
     mindir.export(run, tmp_path / 'a.mindir', 'confidences')
@@ -103,7 +105,7 @@ def test_examples_a_graph_that_was_trained_in_another_scheme_than_that_of_its_ou
 
 
 def test_examples_a_record_of_an_earlier_version_does_not_name_the_scheme_of_the_output(tmp_path):
-    """The tags are then those of the graph, as `Tagger` gives them."""
+    """For such a record the program prints the tags of the graph without conversion, like `Tagger`."""
     run = make_run(tmp_path / 'run', 'BIOES', char='none')
     mindir.export(run, tmp_path / 'a.mindir')
     record = json.loads((tmp_path / 'a.json').read_text())

@@ -1,4 +1,4 @@
-"""benchmarks/fuzz.py: that it notices what it is for, and a short run of it."""
+"""benchmarks/fuzz.py detects each kind of failure, and a short fuzzing run finds no failure in the project."""
 
 import os
 import random
@@ -16,7 +16,7 @@ import fuzz_worker  # noqa: E402
 
 
 class Failing:
-    """Cases of which each fails in its own way; the worker imports them from here."""
+    """Cases that fail on purpose, each in a different way; the fuzz worker imports this class."""
 
     refusals = ValueError
 
@@ -50,10 +50,10 @@ def test_fuzz_every_failure_is_noticed_and_attributed_to_its_case(tmp_path, monk
     monkeypatch.setitem(fuzz_worker.KINDS, 'failing', fuzz_worker.Kind('test_fuzz.Failing', 0))
     monkeypatch.setattr(fuzz_worker, 'SECONDS', 10)
     monkeypatch.setattr(fuzz_material, 'MEMORY', 1 << 30)
-    numbers = {}                                 # of a case of each kind
+    numbers = {}                                 # by kind, the number of a case that fails in this way
     for number in range(40):
         rng = random.Random(f'3 failing {number}')
-        rng.choice([None])                       # one of the cases of the class
+        rng.choice([None])                       # the worker draws one of the cases of the class, too
         numbers[rng.choice(KINDS)] = number
     assert numbers.keys() == set(KINDS)
     with fuzz_worker.Worker(tmp_path / 'cases', 3) as worker:

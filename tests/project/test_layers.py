@@ -1,4 +1,4 @@
-"""The layers of the package: the docstring of a folder names its layer, and no module imports one of an outer layer."""
+"""The layers of the package: a folder's docstring names its layer, and no module imports from an outer layer."""
 
 import ast
 import functools
@@ -23,7 +23,7 @@ def tree(name):
 
 
 def imported(nodes):
-    """Names of modules in import statements, and of what is imported from them, which may be modules too."""
+    """The modules in import statements, and the names imported from them, which may also be modules."""
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             yield node.module
@@ -32,15 +32,15 @@ def imported(nodes):
             yield from (alias.name for alias in node.names)
 
 
-#: modules at the top of the package, with their layers: the functions of the commands, the door for extensions, and
-#: the ways in that earlier versions had
+#: modules at the top of the package and their layers: the functions of the commands (`api`), the interface for
+#: extensions (`extend`), and entry points that keep names of earlier versions
 TOP = {'ms_crf': 13, 'ms_crf.__main__': 13, 'ms_crf.export': 13, 'ms_crf.compare': 13,
        'ms_crf.api': 11, 'ms_crf.extend': 11, 'ms_crf.environment': 0}
 
 
 @functools.cache
 def layer(name):
-    """The number in the docstring of the folder that a module lies in."""
+    """The layer of a module: the number in the docstring of its folder."""
     folder = name if name in FOLDERS else name.rpartition('.')[0]
     return TOP[name] if name in TOP else int(re.match(r'Layer (\d+): ', ast.get_docstring(tree(folder))).group(1))
 
@@ -50,7 +50,7 @@ def for_type_checkers(node):
 
 
 def test_layers_no_module_imports_an_outer_layer():
-    """Imports anywhere in the text of the module count, in functions too."""
+    """All imports count, also imports inside functions."""
     outer = [f'{name} (layer {layer(name)}) imports {other} (layer {layer(other)})'
              for name in MODULES for other in sorted({*imported(ast.walk(tree(name)))} & MODULES.keys())
              if layer(other) > layer(name)]
@@ -77,7 +77,7 @@ def test_layers_lazy_names_are_declared_for_editors(name):
 
 
 def at_import(name):
-    """All modules that are imported with a module, those of other packages too."""
+    """The top-level packages that the import of a module loads, directly or through other modules of ms_crf."""
     seen, waiting = set(), [name]
     while waiting:
         for found in imported(node for node in tree(waiting.pop()).body):
@@ -89,7 +89,7 @@ def at_import(name):
 
 
 def test_layers_modules_of_training_import_each_other_in_one_direction():
-    """Imports within functions count too."""
+    """The import graph of `ms_crf.training` has no cycle; imports inside functions count, too."""
     modules = [name for name in MODULES if name.startswith('ms_crf.training.')]
     graph = {name: {other for other in imported(ast.walk(tree(name))) if other in modules} for name in modules}
     assert graph['ms_crf.training.course'] >= {'ms_crf.training.trainer', 'ms_crf.training.scores'}
@@ -115,8 +115,10 @@ def test_layers_no_kind_of_model_knows_another():
 @pytest.mark.parametrize('folder', ['base', 'crf', 'nn', 'text', 'formats', 'render', 'runs', 'models', 'training',
                                     'tagging', 'reports', 'experiments', 'bulk', 'server'])
 def test_layers_messages_of_the_library_name_no_options_of_commands(folder):
-    """What raises an error knows its arguments; commands translate. Values of a style sheet and a
-    command line's own words, which begin with the dashes, are no messages."""
+    """Library errors name arguments; only the commands translate them to options.
+
+    Strings that begin with dashes (words of a command line) and CSS variables are not messages.
+    """
     for name in MODULES:
         if name.startswith(f'ms_crf.{folder}.'):
             texts = [node.value for node in ast.walk(tree(name)) if isinstance(node, ast.Constant)]
@@ -126,7 +128,7 @@ def test_layers_messages_of_the_library_name_no_options_of_commands(folder):
 
 
 LINES, COMMAND_LINES, FUNCTION_LINES, MOST_MODULES = 330, 120, 60, 249
-#: modules of `cli` that several commands share
+#: modules of `cli` that are not commands but are shared by several commands
 SHARED_BY_COMMANDS = {f'ms_crf.cli.{name}' for name in ('console', 'parser', 'terminal')}
 
 

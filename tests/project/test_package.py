@@ -1,4 +1,4 @@
-"""The package as a whole: its public names, its environment, its screens."""
+"""The package as a whole: public names, environment variables, clean output, requirements, old import paths."""
 
 import importlib
 import os
@@ -70,7 +70,7 @@ def test_package_installed_package_needs_what_the_project_needs():
 
 
 def test_package_each_python_that_is_claimed_is_checked():
-    """By the hosted workflow, whose Python is the one that .ci/run makes its environment with."""
+    """The hosted workflow runs .ci/run with each Python version that pyproject.toml claims to support."""
     root = PACKAGE.parent
     project, workflow = ((root / name).read_text() for name in ('pyproject.toml', '.github/workflows/checks.yml'))
     least, above = map(int, re.search(r'requires-python = ">=3\.(\d+),<3\.(\d+)"', project).groups())

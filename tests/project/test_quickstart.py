@@ -1,4 +1,4 @@
-"""The quick starts: their commands run on the corpora of examples/quickstart, and print what the pages show."""
+"""The quick starts: their commands run on the corpora of examples/quickstart and print the output on the pages."""
 
 import importlib
 import re
@@ -20,15 +20,15 @@ PAGES = ['english_names', 'chinese_names', 'word_segmentation', 'parts_of_speech
          'annotation_loop']
 EXAMPLES = ROOT / 'examples' / 'quickstart'
 OUTPUTS = ('--save', '--output')
-#: Options in place of the epochs of a page, to save time; the shown tags are then not compared.
+#: Options that replace the --epochs of a page, to save time; the tags on these pages are not compared.
 INSTEAD = {'fine_tuning_bert': ['--epochs', '1', '--encoder-lstm', '0'], 'parts_of_speech': ['--epochs', '2']}
-#: The second training of the annotation loop, which needs other sentences and not another network.
+#: The second training of the annotation loop; a hidden Markov model replaces the network to save time.
 SECOND, COUNTED = 'runs/round-1', ['--model', 'hmm']
 
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory, encoder):
-    """A folder with the examples and an encoder, in which the pages write their runs."""
+    """A folder with links to the examples and to an encoder; the commands run here and write their runs here."""
     folder = tmp_path_factory.mktemp('quickstart')
     (folder / 'examples').symlink_to(ROOT / 'examples', target_is_directory=True)
     (folder / 'minilm').symlink_to(encoder, target_is_directory=True)
@@ -37,12 +37,12 @@ def folder(tmp_path_factory, encoder):
 
 @pytest.fixture(scope='module')
 def trained():
-    """The run directories of trainings by their other options: two pages have the same training."""
+    """A cache of finished trainings by their options, because two pages have the same training."""
     return {}
 
 
 def arguments_of(command):
-    """(verb, arguments) of a command of ms_crf, otherwise None."""
+    """(verb, arguments) of a command of ms_crf; None for any other command."""
     words = shlex.split(command)
     if words[:2] in (['python', 'train.py'], ['python', 'infer.py']):
         return words[1].removesuffix('.py'), words[2:]
@@ -50,7 +50,7 @@ def arguments_of(command):
 
 
 def inputs(verb, arguments):
-    """The words of a command line that name files to read."""
+    """The words of a command line that name input files."""
     if verb == 'convert':
         return arguments[:1]
     return [word for before, word in zip(['', *arguments], arguments) if before not in OUTPUTS and (
@@ -58,7 +58,7 @@ def inputs(verb, arguments):
 
 
 def train(arguments, page, trained):
-    """A training, or the copy of a run that was trained in the same way, with its output."""
+    """Trains, or copies a run that was trained with the same options; returns the result of the training command."""
     if SECOND in arguments or page in INSTEAD:
         at = arguments.index('--epochs')
         arguments = arguments[:at] + (COUNTED if SECOND in arguments else INSTEAD[page]) + arguments[at + 2:]
@@ -73,7 +73,7 @@ def train(arguments, page, trained):
 
 
 def run(command, page, trained):
-    """(status, output, errors) of a command; None if it needs a file of the reader or another program."""
+    """(status, output, errors) of a command; None if it needs a file that only the reader has, or another program."""
     if command.startswith('cat '):
         result = subprocess.run(command, shell=True, capture_output=True, text=True)
         return result.returncode, result.stdout, result.stderr
@@ -89,7 +89,10 @@ def run(command, page, trained):
 
 
 def masked(line, page):
-    """A line without what depends on the weights: scores, confidences and times; with random weights also names."""
+    """A line with # for all numbers that depend on the weights or on time.
+
+    For pages in INSTEAD the predicted tags are removed, too, because the shortened training predicts other tags.
+    """
     line = ' '.join(line.split())
     if page in INSTEAD:
         line = re.sub(r'\[([^]]*) [A-Z]+\]', r'\1', line)                  # names in brackets
@@ -100,7 +103,7 @@ def masked(line, page):
 
 
 def assert_shown(shown, output, page):
-    """The shown lines are the output; three dots stand for lines that are left out."""
+    """Checks that the output consists of the shown lines; three dots stand for omitted lines."""
     expected, lines = ([masked(line, page) for line in text] for text in (shown, output.splitlines()))
     groups, at = [[]], 0
     for line in expected:
@@ -130,7 +133,7 @@ def test_quickstart_commands_print_what_is_shown(page, folder, trained, monkeypa
 
 
 def test_quickstart_corpora_are_small_and_complete():
-    """Of each task train and dev; the export of the annotation loop has sentences of the unlabelled text."""
+    """Each task has a train and a dev file, with 10 to 99 sentences."""
     tasks = {path.name.removesuffix('_train.tsv') for path in EXAMPLES.glob('*_train.tsv')}
     assert tasks == {path.name.removesuffix('_dev.tsv') for path in EXAMPLES.glob('*_dev.tsv')} == set(PAGES[:4])
     for path in EXAMPLES.glob('*.tsv'):

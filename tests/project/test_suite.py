@@ -1,4 +1,4 @@
-"""The suite itself: what test files import, the number of processes, tests that hang, signals that were ignored."""
+"""The test suite itself: imports between test files, number of processes, hanging tests, ignored signals."""
 
 import ast
 import importlib.util
@@ -15,7 +15,7 @@ from support.paths import ROOT
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, 'setitimer'), reason='this system has no interval timer')
 distributed = pytest.mark.skipif(importlib.util.find_spec('xdist') is None, reason='pytest-xdist is not installed')
-#: One test of this suite, which is part of no other run.
+#: A small test file, which the tests below run in a separate suite.
 TESTS = """
 import ctypes, os, signal, subprocess, sys, threading
 import pytest
@@ -29,7 +29,7 @@ def test_suite_of_the_other_kind():
 
 
 def pytest_of(tmp_path, statement, *options, name='something', fixture='', ignored=(), seconds=5):
-    """Runs a test in a suite of its own, in a process that ignores some signals."""
+    """Runs a statement as a test of a separate suite, in a process that ignores the signals `ignored`."""
     (tmp_path / 'conftest.py').write_text("pytest_plugins = ['support.suite']\n")
     (tmp_path / 'test_own.py').write_text(TESTS.format(statement=statement, name=name, fixture=fixture))
     (tmp_path / 'pytest.ini').write_text(f'[pytest]\naddopts = -p no:cacheprovider -rA\ntest_seconds = {seconds}\n')
@@ -45,7 +45,7 @@ def pytest_of(tmp_path, statement, *options, name='something', fixture='', ignor
 
 
 def test_suite_files_of_tests_import_no_other_file_of_tests():
-    """Code that several test files use lies in tests/support, and its modules import no test file either."""
+    """No file in tests/ imports a test file or conftest; shared code belongs in tests/support."""
     folder = ROOT / 'tests'
     files = sorted(folder.rglob('*.py'))
     closed = {file.stem for file in files if file.name.startswith('test_')} | {'conftest'}
@@ -58,7 +58,7 @@ def test_suite_files_of_tests_import_no_other_file_of_tests():
 
 
 def test_suite_every_deliberate_fault_still_has_its_text_and_its_tests():
-    """Of `benchmarks/faults.py`, which shows that the tests find these faults."""
+    """Each fault in `benchmarks/faults.py` matches its source text once and names existing tests."""
     faults = runpy.run_path(str(ROOT / 'benchmarks' / 'faults.py'))
     assert len(faults['FAULTS']) >= 37 and faults['checked']() == []
 
@@ -72,7 +72,7 @@ PROCESSES_OF_TESTS = 'print("processes:", getattr(request.config, "workerinput",
     pytest.param(['-n', '0'], 0, marks=distributed), pytest.param(['-p', 'no:xdist'], 0),
     pytest.param(['--pdb'], 0)])
 def test_suite_how_many_processes_run_the_tests(tmp_path, options, count):
-    """Two where pytest-xdist is installed, unless the command line says something else."""
+    """Tests run in two processes if pytest-xdist is installed, unless the command line selects another number."""
     result = pytest_of(tmp_path, PROCESSES_OF_TESTS, *options, seconds=100)
     assert f'processes: {count}\n' in result.stdout and '2 passed' in result.stdout, result.stdout
     assert result.returncode == 0
@@ -82,7 +82,7 @@ def test_suite_how_many_processes_run_the_tests(tmp_path, options, count):
 @pytest.mark.parametrize('options', [pytest.param(['-n', '1'], marks=distributed), ['-p', 'no:xdist']])
 @pytest.mark.parametrize('fixture,phase', [('', 'the test'), (', hangs', 'its set-up')])
 def test_suite_a_test_that_hangs_fails_with_its_name(tmp_path, options, fixture, phase):
-    """The other test runs all the same."""
+    """A hanging test or fixture fails with the name of the test, and the next test still runs."""
     wait = 'with subprocess.Popen(["sleep", "1000"], stdout=subprocess.PIPE) as process: process.stdout.read()'
     statement = f'{"pass" if fixture else wait}\n\n@pytest.fixture\ndef hangs():\n    {wait}'
     result = pytest_of(tmp_path, statement, *options, name='of_patience', fixture=fixture, seconds=1)
@@ -90,7 +90,7 @@ def test_suite_a_test_that_hangs_fails_with_its_name(tmp_path, options, fixture,
     assert result.returncode == 1 and '1 passed' in result.stdout
 
 
-#: Waits for ever for a lock that this thread holds, and holds the interpreter's lock: no handler of signals runs.
+#: Waits forever for a lock that this thread already holds. It keeps the GIL, so no signal handler can run.
 STUCK = 'lock, of = bytes(64), ctypes.PyDLL(None); of.pthread_mutex_lock(lock); of.pthread_mutex_lock(lock)'
 
 
@@ -112,8 +112,10 @@ def test_suite_a_test_that_hangs_in_compiled_code_is_named_by_its_traces(tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize('options', [pytest.param(['-n', '1'], marks=distributed), ['-p', 'no:xdist']])
 def test_suite_processes_of_tests_hear_signals_that_the_tests_ignore(tmp_path, options):
-    """As in a background job of a script, or under nohup: the tests go on when the signal comes, their child processes
-    end."""
+    """A signal that the test process ignores, as under nohup or in a background job, still ends child processes.
+
+    The tests themselves continue when the signal arrives.
+    """
     statement = ('for name in ("INT", "TERM", "HUP"): number = getattr(signal, f"SIG{name}"); '
                  'os.kill(os.getpid(), number); '
                  'assert subprocess.run(["sh", "-c", f"kill -{name} $$"]).returncode == -number')

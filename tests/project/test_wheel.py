@@ -1,4 +1,4 @@
-"""What is installed: a wheel in an environment of its own, away from the sources."""
+"""The wheel, installed into a separate environment without access to the sources."""
 
 import ast
 import json
@@ -22,17 +22,17 @@ from support.paths import ROOT
 from support.trainings import SMALL
 
 pytestmark = pytest.mark.slow
-MODULES = ('export', 'compare')         # commands that are modules, too
+MODULES = ('export', 'compare')         # commands that also run as modules, with python -m
 
 
 def called(*command, cwd):
-    """The result of a command, which knows nothing of the sources."""
+    """The result of a command that cannot find the sources, because no PYTHON* variable is set."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith('PYTHON')}
     return subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, timeout=200, env=clean)
 
 
 def run(*command, cwd):
-    """The result of a command that succeeds."""
+    """The result of a command that must succeed."""
     result = called(*command, cwd=cwd)
     assert result.returncode == 0, result.stdout + result.stderr
     return result
@@ -63,7 +63,7 @@ def test_wheel_all_folders_are_in_it(wheel):
     checksums = {f'{name}.sha256' for name in libraries}
     others = {name for name in names if '.dist-info/' not in name} - libraries - checksums
     assert others == sources | {'ms_crf/py.typed'}
-    if library.find().path is not None:                          # there is a compiler, or was one
+    if library.find().path is not None:                          # this machine can compile, so the wheel has a library
         name = f'ms_crf/native/{library.name_of(library.level())}'
         assert name in libraries and checksums <= names and wheel.name.startswith(f'ms_crf-{VERSION}-py3-none-linux_')
     assert 'Requires-Python: <3.13,>=3.10' in metadata
@@ -72,9 +72,9 @@ def test_wheel_all_folders_are_in_it(wheel):
 
 @pytest.fixture(scope='module')
 def installed(wheel, tmp_path_factory):
-    """The folder of the commands of an environment with the wheel, and the folder of its packages.
+    """An environment with the wheel: the folder of its commands and the folder of its packages.
 
-    MindSpore and NumPy are those of the present environment, by its folder of packages behind the new one's.
+    MindSpore and NumPy come from the current environment, whose package folder follows the new one on `sys.path`.
     """
     folder = tmp_path_factory.mktemp('environment')
     venv.create(folder / 'venv')
@@ -104,14 +104,14 @@ def test_wheel_the_package_is_found_from_anywhere(installed, tmp_path):
 
 @pytest.fixture
 def empty(tmp_path):
-    """A folder with nothing in it."""
+    """An empty folder."""
     folder = tmp_path / 'empty'
     folder.mkdir()
     return folder
 
 
 def test_wheel_the_sample_is_part_of_it(installed, empty):
-    """Trained on, tagged, exported and converted from an empty folder, by the default names of files."""
+    """In an empty folder, with default file names, the commands train on the sample, tag, convert and export."""
     commands, packages = installed
     command, text = commands / 'ms-crf', ('--text', 'Marta Kowalski works in Lisbon .')
     trained = run(command, 'train', *SMALL, '--epochs', '1', '--batch-size', '64', cwd=empty)
@@ -140,7 +140,7 @@ def test_wheel_the_sample_is_part_of_it(installed, empty):
 
 @pytest.mark.parametrize('verb', console.VERBS)
 def test_wheel_help_names_nothing_that_is_not_installed(installed, empty, verb):
-    """No program or page of a checkout, and by the name that the user called."""
+    """The help shows the command name that the user typed, and no program or page of the repository."""
     commands, _ = installed
     ways = [([commands / 'ms-crf', verb], f'ms-crf {verb}')]
     if verb in MODULES:
@@ -164,7 +164,7 @@ def test_wheel_messages_name_the_command_that_was_called(installed, empty, verb)
 
 
 def test_wheel_no_message_names_a_file_that_is_not_installed():
-    """Strings in the package, but for docstrings: no program of a checkout and no page of the documentation."""
+    """No string in the package, except docstrings, names a program or a documentation page of the repository."""
     named = []
     for path in (ROOT / 'ms_crf').rglob('*.py'):
         tree = ast.parse(path.read_text(encoding='utf-8'))
@@ -174,4 +174,4 @@ def test_wheel_no_message_names_a_file_that_is_not_installed():
         named += [(path.name, node.value) for node in ast.walk(tree)
                   if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
                   and re.search(r'\b(train|infer)\.py|\bdocs/|README|\bdata/', node.value)]
-    assert named == [('console.py', 'train.py'), ('console.py', 'infer.py')]     # names of a checkout's own programs
+    assert named == [('console.py', 'train.py'), ('console.py', 'infer.py')]     # names of the repository's programs

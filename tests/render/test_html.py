@@ -1,4 +1,4 @@
-"""The page and the fragment as text: what is escaped, what colours are, and what the page lets a browser load."""
+"""The HTML source of pages and fragments: escaping, colours, and the content security policy."""
 
 import base64
 import copy
@@ -38,7 +38,7 @@ quick = settings(max_examples=200, deadline=None, derandomize=True, database=Non
 
 
 def luminance(rgb):
-    """Relative luminance, by the definition in WCAG 2.1."""
+    """The relative luminance of a colour, as WCAG 2.1 defines it."""
     red, green, blue = (part / 12.92 if part <= .04045 else ((part + .055) / 1.055) ** 2.4
                         for part in (part / 255 for part in rgb))
     return .2126 * red + .7152 * green + .0722 * blue
@@ -51,7 +51,10 @@ def contrast(one, other):
 
 @pytest.mark.parametrize('dark', [False, True])
 def test_html_text_can_be_read_on_every_colour_at_every_strength(dark):
-    """Contrast falls or rises evenly from the ground to the full colour, which a few levels of each colour show."""
+    """Text has a contrast of at least 4.5 on every colour, computed from the WCAG formula.
+
+    Contrast is monotonic between the background and the full colour, so a few levels of each colour are enough.
+    """
     ground, ink = PAGE[dark]
     assert contrast(ground, ink) >= 4.5
     for number in range(COLOURS):
@@ -83,7 +86,7 @@ def test_html_any_label_has_a_colour_of_the_palette(label):
 
 
 def test_html_a_type_has_one_colour_whatever_other_types_are_there():
-    """On pages and in reports, whose style sheets are made of `colour_rules`, and in notebooks."""
+    """The colour of a type is the same on pages, in reports (which use `colour_rules`) and in notebooks."""
     def background(style, index):
         return re.findall(rf'\.t{index}{{--c:([^;]*);', style)          # light, dark
     expected = [' '.join(map(str, colour('MISC', dark))) for dark in (False, True)]
@@ -95,7 +98,10 @@ def test_html_a_type_has_one_colour_whatever_other_types_are_there():
 
 
 class Characters(HTMLParser):
-    """What a parser of the standard library finds as text: that of `.code` elements as the character they stand for."""
+    """The text that the standard library's HTML parser finds in HTML, as an independent oracle.
+
+    A `.code` element counts as the character that it represents.
+    """
 
     def __init__(self, text):
         super().__init__()
@@ -120,7 +126,7 @@ class Characters(HTMLParser):
 @quick
 @given(text=st.text(st.one_of(st.characters(), st.sampled_from('<>&"\'\r\n\x00\ud800;#x/')), max_size=30))
 def test_html_escaped_text_is_the_same_text_and_no_element(text):
-    # html.unescape turns the reference to a carriage return into one, as browsers do.
+    # Browsers decode &#13; as a carriage return, so it is replaced here before parsing.
     found = Characters(escaped(text).replace('&#13;', '\r'))
     assert ''.join(found.found) == text
     assert set(found.elements) <= {'span', 'br'}
@@ -181,12 +187,12 @@ IN_TEXT = SENTENCE.replace(text='<b>Tom  Yel', start=10, offsets=[(10, 13), (13,
 
 
 def shown(result):
-    """The text that a notebook shows of it, without labels."""
+    """The text that a notebook shows for a result, without labels."""
     return ''.join(Characters(re.sub('<bdi.*?</bdi>', '', result._repr_html_())).found)
 
 
 def test_html_sentences_of_a_text_are_shown_as_they_stand_in_it():
-    """No space where tokens touch, one where there is anything between them."""
+    """Adjacent tokens have no space between them; any other gap in the text becomes one space."""
     assert shown(SENTENCE) == '<b> Tom Yel ' and shown(IN_TEXT) == '<b>Tom Yel '
     assert re.search('<span [^>]*>Tom Yel <bdi[^>]*>&lt;i&gt; 0.50</bdi></span>', IN_TEXT._repr_html_())
     assert shown(Sentence([], [], [], text='')) == ''
@@ -212,6 +218,6 @@ def test_html_a_list_of_results_is_a_list():
     assert json.loads(json.dumps([each.to_dict() for each in result]))[1]['tokens'] == SENTENCE.tokens
     for copied in (pickle.loads(pickle.dumps(result)), copy.copy(result), copy.deepcopy(result)):
         assert copied == plain and type(copied) is TaggedList
-    result.append('<script>')                                     # anybody's own items do no harm
+    result.append('<script>')                                     # items that are not results are escaped
     assert "'<script>'" in shown(result) and '<script' not in result._repr_html_()
     assert not hasattr(result, '__dict__')

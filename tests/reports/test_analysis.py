@@ -1,4 +1,4 @@
-"""The figures of a report beside what is counted by hand, and beside NumPy."""
+"""The numbers of a report, compared with manually counted values and with NumPy."""
 
 from ms_crf.reports import analysis
 from ms_crf.reports.analysis import (
@@ -22,7 +22,10 @@ import pytest
 
 
 def evaluation(*rows, scheme='BIO'):
-    """Of (tokens, gold, predicted, confidences) as texts and a list, spans as their first token says."""
+    """An `Evaluation` of rows (tokens, gold, predicted, confidences); the first three are texts, the last is a list.
+
+    The confidence of a span is the confidence of its first token.
+    """
     tokens, gold, predicted = ([row[part].split() for row in rows] for part in range(3))
     tagged = []
     for one, tags, row in zip(tokens, predicted, rows):
@@ -33,7 +36,7 @@ def evaluation(*rows, scheme='BIO'):
     return Evaluation(tokens, gold, predicted, scheme, tagged)
 
 
-# What is taken for what
+# Confusion matrix
 
 def test_analysis_each_gold_span_stands_beside_the_one_it_shares_most_with():
     gold = [('X', 0, 2), ('Y', 4, 4), ('X', 6, 7)]
@@ -79,7 +82,10 @@ def test_analysis_plain_tags_are_counted_and_the_rare_ones_together():
 # Confidences
 
 def test_analysis_expected_calibration_error_of_a_worked_example():
-    """Two bins: 0.55 and 0.65 of which one is right, 0.95 three times of which all are: (2 * 0.1 + 3 * 0.05) / 5."""
+    """The expected calibration error equals manually computed values, with two bins and with the default bins.
+
+    Of the confidences 0.55 and 0.65 one is correct; the three tokens with 0.95 are all correct.
+    """
     found = reliability(Confidences(np.array([0.55, 0.65, 0.95, 0.95, 0.95]), np.array([1, 0, 1, 1, 1], bool)), bins=2)
     assert found.ece == pytest.approx(abs((0.55 + 0.65 + 3 * 0.95) / 5 - 4 / 5))
     found = reliability(Confidences(np.array([0.55, 0.65, 0.95, 0.95, 0.95]), np.array([1, 0, 1, 1, 1], bool)))
@@ -136,9 +142,9 @@ def test_analysis_scores_by_what_training_has_shown():
     training = [Sentence(['Bo', 'and', 'Rome'], ['B-P', 'O', 'B-P'], line=1), Sentence(['Rome'], ['B-L'], line=5),
                 Sentence(['Ann'], ['B-P'], line=7)]
     assert scores(analysis.by_training(evaluation(*SENTENCES), training)) == {
-        'seen with this type': (2, 2, 4),        # Bo, Bo, Rome, Rome
-        'seen with other types only': (0, 1, 0),     # Bo as L
-        'not seen': (1, 2, 1)}                   # Ann Lee, e
+        'seen with this type': (2, 2, 4),        # two of Bo and two of Rome
+        'seen with other types only': (0, 1, 0),     # the predicted Bo of type L
+        'not seen': (1, 2, 1)}                   # Ann Lee, and the predicted e
     assert scores(analysis.by_vocabulary(evaluation(*SENTENCES), {'Ann', 'Bo', 'Rome'}.__contains__)) == {
         'all tokens known': (2, 3, 4), 'a token is unknown': (1, 2, 1)}
 
@@ -158,7 +164,7 @@ def test_analysis_the_surest_error_comes_first():
     found, number = mistakes(given, 2)
     assert number == 3 and [(one.sentence_index, one.confidence) for one in found] == [(2, 0.8), (0, 0.6)]
     assert [one.sentence_index for one in mistakes(given, 10)[0]] == [2, 0, 3]
-    assert mistakes(given, 10)[0][2].confidence == 0.5           # the least sure tag of the entity that is missed
+    assert mistakes(given, 10)[0][2].confidence == 0.5           # the least confident tag of the missed entity
     gold, predicted = found[0].gold, found[0].predicted
     assert [(piece.text, piece.type, piece.wrong) for piece in gold] == [('a', None, False), ('b', 'Y', False)]
     assert [tuple(piece) for piece in predicted] == [('a', 'X', True, 0.8), ('b', 'Y', False, 0.7)]
@@ -181,16 +187,19 @@ def test_analysis_of_plain_tags_only_the_wrong_ones_are_marked():
     assert [piece.type for piece in one.gold] == [None, 'V', None]
 
 
-# Text of which a part is tagged
+# Partially annotated text
 
 def test_analysis_what_nobody_has_judged_is_in_no_figure():
-    """The name at 3 may go on into what is not judged, so that nothing is said of either; the last one is missed."""
+    """Tokens without annotation count in no figure; the expected numbers were counted manually.
+
+    The entity at token 3 could continue into the unannotated token 4, so neither counts. The last entity is missed.
+    """
     found = evaluation(('a b c d e f g', 'B-X I-X O B-X ? O B-Y', 'B-X I-X O B-X B-Y O O', [0.9] * 4 + [0.5, 0.8, 0.7]),
                        ('h i', '? B-X', 'B-Y B-X', [0.6, 0.4]))
     found.gold[0][4] = found.gold[1][0] = OPEN
     assert found.unannotated == 2 and found.types == ['X', 'Y']
     assert found.spans == [([('X', 0, 1), ('Y', 6, 6)], [('X', 0, 1)]), ([('X', 1, 1)], [('X', 1, 1)])]
-    # By token: X three and one times, Y once, missed; correct, predicted and gold.
+    # Correct, predicted and gold tokens. X has three in the first and one in the second sentence. Y has one, missed.
     assert found.token_counts.sum(0).tolist() == [[4, 4, 4], [0, 0, 1]]
     assert confusion(found).counts == {('X', 'X'): 2, ('Y', None): 1}
     assert of_tokens(found).correct.tolist() == [True, True, True, True, True, False, True]

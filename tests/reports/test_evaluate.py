@@ -1,4 +1,4 @@
-"""`ms-crf evaluate`: the scores of infer.py with --score, intervals, and what is wrong."""
+"""`ms-crf evaluate`: scores equal those of `infer.py --score`, F1 intervals are valid, invalid input is refused."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from support.trainings import files
 
 @pytest.fixture
 def run(capsys):
-    """The command in this process: its status, output and errors."""
+    """Runs the command in this process; returns exit code, output and errors."""
     def call(*arguments):
         capsys.readouterr()
         return evaluate.main([str(argument) for argument in arguments]), *capsys.readouterr()
@@ -100,7 +100,8 @@ def test_evaluate_tokens_of_spans_count_by_their_type():
     gold = [['B-X', 'I-X', 'O', 'B-Y'], ['O', 'B-Y']]
     predicted = [['B-X', 'O', 'B-X', 'B-Y'], ['O', 'B-X']]
     found = Evaluation([['a'] * 4, ['a'] * 2], gold, predicted, 'BIO', [])
-    # X: predicted at 0, 2 of the first and 1 of the second; gold at 0, 1 of the first. Y: gold at 3 and at 1.
+    # X is predicted at tokens 0 and 2 of the first sentence and at 1 of the second; it is gold at 0 and 1 of the first.
+    # Y is gold at token 3 of the first sentence and at 1 of the second.
     assert found.token_counts.tolist() == [[[1, 2, 2], [1, 1, 1]], [[0, 1, 0], [0, 0, 1]]]
     assert found.counts.tolist() == [[[0, 2, 1], [1, 1, 1]], [[0, 1, 0], [0, 0, 1]]]
     assert found.score.accuracy == pytest.approx(3 / 6)
@@ -136,7 +137,10 @@ def test_evaluate_files_that_can_not_be(hmm, corpora, run, tmp_path):
 
 
 def test_evaluate_the_accuracy_of_conlleval_where_tags_are_converted(tmp_path, run, capsys):
-    """A run trained on IOB1, which gives BIO; the oracle counts equal tags in the columns that `infer` writes."""
+    """The run learns from IOB1 and writes BIO, so tags are converted before they are compared.
+
+    The oracle counts the equal tags in the two columns that `infer --format conll` writes.
+    """
     train_text = 'to\tO\nXan\tI-PER\nYan\tI-PER\n\nXan\tI-PER\nof\tO\nXan\tI-PER\nXan\tB-PER\n\n' * 5
     for part in ('train', 'dev', 'test'):
         (tmp_path / f'{part}.tsv').write_text(train_text)

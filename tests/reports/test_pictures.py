@@ -1,4 +1,4 @@
-"""Pictures and colours of reports: what is hatched, what stands out, what is said in words."""
+"""Pictures and colours of reports: hatching of forbidden transitions, contrast, and descriptions in words."""
 
 import importlib.util
 import re
@@ -13,14 +13,14 @@ import pytest
 
 from support.paths import ROOT
 
-if importlib.util.find_spec('matplotlib') is None:               # it takes long to import
+if importlib.util.find_spec('matplotlib') is None:               # an import would take long
     pytest.skip('matplotlib is missing: pip install -r requirements-report.txt', allow_module_level=True)
 TAGS = ['O', 'B-X', 'I-X']
 RNG = np.random.default_rng(1)
 
 
 def luminance(colour):
-    """Of '#rrggbb', as the guidelines for accessible pages define it."""
+    """The relative luminance of a colour '#rrggbb', as WCAG defines it."""
     parts = [int(colour[place:place + 2], 16) / 255 for place in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
@@ -32,7 +32,7 @@ def contrast(one, other):
 
 
 def resolved(svg, dark=False):
-    """A picture with colours in place of variables, as the page of a report defines them."""
+    """A picture whose CSS variables are replaced by the colours that the page of a report defines."""
     palette = (ROOT / 'ms_crf' / 'render' / 'palette.css').read_text(encoding='utf-8')
     themes = [re.findall(r':root ?\{([^}]*)\}', text)[dark] for text in (palette, pictures.style())]
     colours = dict(re.findall(r'--([a-z0-9-]+): ?(#[0-9a-f]{6});', ''.join(themes)))
@@ -53,7 +53,7 @@ def test_pictures_contrast_of_known_colours():
 
 @pytest.mark.slow
 def test_pictures_what_is_forbidden_is_hatched():
-    """After O and at the start no span may go on: 2 of 15."""
+    """Forbidden and impossible transitions are hatched: with BIO, I-X after O and at the start are 2 of 15."""
     svg = pictures.transition_plot(chain(allowed_transitions('BIO', TAGS)), TAGS, 'here')
     hatched = re.findall(r'style="fill: url\(#here-h', svg)
     assert len(hatched) == 2 and '2 of 15 transitions are forbidden' in svg
@@ -77,7 +77,7 @@ def test_pictures_figures_stand_out_from_their_cells(means, dark):
     texts = re.findall(r'<text style="[^"]*?fill: (#[0-9a-f]{6})[^"]*"[^>]*>(-?\d+\.\d)</text>', svg)
     values = [*given.start, *(value for row, end in zip(given.transitions, given.end) for value in (*row, end))]
     assert [text for _, text in texts][:len(values)] == [f'{round(value, 1) + 0.0:.1f}' for value in values]
-    # Cells of QuadMesh come row by row, the one from start to end among them without a figure.
+    # matplotlib's QuadMesh writes the cells row by row; the cell from start to end has no number.
     colours = [*cells[:12], *cells[len(cells) - 12 * 13:]]
     assert len(colours) == len(values) and len(set(colours)) > 5
     for (colour, _), cell in zip(texts, colours):
@@ -94,7 +94,7 @@ def test_pictures_colours_of_lines_stand_out(dark):
 @pytest.mark.slow
 @pytest.mark.parametrize('label', ['stroke: #000005', 'fill="#000005"', ' id="x" href="#y" url(#z)', '$x^2$ <b>&'])
 def test_pictures_colours_are_all_of_the_page_and_names_stay(label):
-    """No colour stands in a picture itself, so all follow the theme; text that looks like a colour is left alone."""
+    """Pictures have no fixed colours, so they follow the theme; a label that looks like a colour stays unchanged."""
     tags = ['O', f'B-{label}', f'I-{label}']
     outcomes = Confidences(RNG.random(200), RNG.random(200) < 0.5)
     metrics = [{'epoch': 1, 'loss': 3.0, 'f1': 0.2, 'best': True}, {'epoch': 2, 'loss': 1.5, 'f1': 0.1, 'best': False}]
@@ -106,7 +106,7 @@ def test_pictures_colours_are_all_of_the_page_and_names_stay(label):
         assert 'var(--ink)' in elements and not re.search('[:"] ?(#[0-9a-f]{3}|rgb|white|black)', elements)
         escaped = label.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;')
         assert f'{escaped}</text>' in svg
-        resolved(svg)                                             # the page has all variables
+        resolved(svg)                                             # fails if the page lacks a variable
 
 
 def test_pictures_colours_of_the_page_stand_out_in_light_and_in_dark():

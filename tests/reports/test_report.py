@@ -1,4 +1,4 @@
-"""`ms-crf report`: the page as a browser's parser reads it, of all kinds of run, and what is wrong."""
+"""`ms-crf report`: the HTML of its pages for all types of runs, and the runs and arguments that are refused."""
 
 import hashlib
 import html
@@ -34,7 +34,7 @@ EVIL = '<script>alert("1")</script>'
 
 
 class Page(HTMLParser):
-    """What a page holds: elements with their attributes and text, each beside those that it lies in."""
+    """The parsed elements of a page, with attributes, text and ancestors; each element must be closed."""
 
     def __init__(self, text):
         super().__init__()
@@ -70,7 +70,7 @@ class Page(HTMLParser):
                 and all(one['attributes'].get(name) == value for name, value in attributes.items())]
 
     def under(self, element):
-        """Elements that lie in another one."""
+        """The descendants of an element."""
         found = []
         for one in self.elements:
             parent = one['parent']
@@ -81,19 +81,19 @@ class Page(HTMLParser):
         return found
 
     def table(self, caption):
-        """The rows of the table whose caption begins so, as lists of texts."""
+        """The rows of the only table whose caption begins with this text, as lists of texts."""
         [found] = [table for table in self.all('table') if self.under(table)[0]['text'].startswith(caption)]
         inside = self.under(found)
         return [[cell['text'] for cell in inside if cell['parent'] is row] for row in inside if row['tag'] == 'tr']
 
     def section(self, name):
-        """The text of a part of the page."""
+        """The text of the section with this name, with single spaces."""
         [found] = self.all('section', **{'aria-labelledby': name})
         return ' '.join(found['text'].split())
 
 
 def check(page):
-    """What holds of every page: nothing from elsewhere, names for what is seen, order for those who only hear it."""
+    """Checks the rules for every page: it loads nothing, has no scripts, and is accessible to screen readers."""
     assert page.text.isprintable() or not re.search('[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]', page.text)
     assert not page.all('script') and not page.all('img') and not page.all('link') and not page.all('iframe')
     for one in page.elements:
@@ -130,7 +130,7 @@ def check(page):
 
 @pytest.fixture
 def write(tmp_path, capsys):
-    """Makes a report in this process, which has to say nothing but where it is; returns the page."""
+    """Writes a report in this process, which must print only the path of the page; returns the parsed page."""
     def call(*arguments):
         capsys.readouterr()
         path = tmp_path / 'page.html'
@@ -145,7 +145,7 @@ def write(tmp_path, capsys):
 
 @pytest.fixture
 def refused(capsys, tmp_path, monkeypatch):
-    """Makes no report; returns the one line that says why."""
+    """Runs a report command that must be refused without writing a file; returns its error message of one line."""
     def call(*arguments):
         monkeypatch.chdir(tmp_path)
         capsys.readouterr()
@@ -156,7 +156,7 @@ def refused(capsys, tmp_path, monkeypatch):
     return call
 
 
-# The kinds of run
+# Types of runs
 
 def test_report_a_hidden_markov_model(write, hmm, corpora, tmp_path):
     page = write(hmm)
@@ -180,8 +180,11 @@ def test_report_a_hidden_markov_model(write, hmm, corpora, tmp_path):
 
 @pytest.mark.slow
 def test_report_a_run_whose_chain_has_other_tags_than_come_out(write, corpora, tmp_path):
-    """As the defaults make it of files in BIO: the chain is in BIOES."""
-    small = [*SMALL[:-4], *SMALL[-2:]]                           # without a scheme
+    """The report shows the tags of the chain (BIOES) rather than the tags of the output (BIO).
+
+    This is the default for files in BIO. The expected transition comes from the chain of the loaded tagger.
+    """
+    small = [*SMALL[:-4], *SMALL[-2:]]                           # without --scheme
     assert train.main([*files(corpora), *small, '--epochs', '1', '--save', str(tmp_path / 'run')]) == 0
     page, tagger = write(tmp_path / 'run'), Tagger.load(tmp_path / 'run')
     names = tagger.decoder.vocabulary.tags
@@ -195,7 +198,7 @@ def test_report_a_run_whose_chain_has_other_tags_than_come_out(write, corpora, t
 
 @pytest.fixture(scope='module')
 def softmax(undisturbed, tmp_path_factory):
-    """A run like another one, but with a head that chooses each tag by itself; its weights for transitions are gone."""
+    """A copy of a run with a softmax head, which chooses each tag independently; it has no transition weights."""
     folder = tmp_path_factory.mktemp('softmax') / 'softmax'
     shutil.copytree(undisturbed[0], folder)
     weights = {name: array for name, array in records.read_tensors(folder / records.WEIGHTS).items()
@@ -234,7 +237,7 @@ def test_report_networks_with_a_crf_and_without(write, undisturbed, softmax):
 
 
 def test_report_runs_side_by_side(write, hmm, corpora, tmp_path):
-    """The same model twice, and one that knows half of the words."""
+    """A run next to its copy and to a run that knows half of the words; the differences must match the scores."""
     again, worse, half = tmp_path / 'again', tmp_path / 'worse', tmp_path / 'half.tsv'
     shutil.copytree(hmm, again)
     write_corpus(half, 2, 9)
@@ -266,11 +269,11 @@ def test_report_plain_tags(write, tmp_path):
     assert 'Boundaries' not in page.section('confusion') and 'entity' not in page.section('groups')
 
 
-# What is in the page
+# Content of the page
 
 @pytest.fixture
 def strange(tmp_path):
-    """A run and a file of sentences with markup, control characters, and halves of characters."""
+    """A run and a file whose names and sentences contain markup, control characters and lone surrogates."""
     rows = [{'tokens': ['to', EVIL, '&amp;', 'Xan'], 'tags': ['O', 'B-<b>', 'O', 'B-$x_1$']},
             {'tokens': ['\u202eabc', 'a\0b', 'c', '人', '😀'], 'tags': ['B-$x_1$', 'O', 'B-人"', 'B-<b>', 'O']}]
     path = tmp_path / f'test&<i>{"x" * 3}.jsonl'
@@ -334,7 +337,7 @@ def test_report_files_of_the_training_that_are_gone(write, hmm, corpora, tmp_pat
     assert 'no temperature was fitted' in page.section('calibration')
 
 
-# What is refused
+# Runs and arguments that are refused
 
 def test_report_a_file_that_the_run_names_is_gone(refused, hmm, corpora, tmp_path):
     (tmp_path / 'test.tsv').write_bytes((corpora / 'test.tsv').read_bytes())
@@ -349,7 +352,7 @@ def test_report_a_file_that_the_run_names_is_gone(refused, hmm, corpora, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize('part', ['test', 'dev', 'train'])
 def test_report_a_run_from_somebody_else_names_a_file_of_this_machine(hmm, tmp_path, capsys, part):
-    """Nothing of the file is shown, and a FIFO is not waited for; with its checksum it could be the training's."""
+    """A report shows nothing of a file that a run names if its checksum is not the training's; a FIFO is not read."""
     secret, output = tmp_path / 'secret', tmp_path / 'report.html'
     secret.write_text('root:x:0:0:SECRET user:/root:/bin/sh\nSECRET')
     os.mkfifo(tmp_path / 'fifo')
@@ -391,7 +394,7 @@ def test_report_columns_of_json_lines(refused, strange):
 
 @pytest.mark.slow
 def test_report_a_file_without_entities(write, hmm, tmp_path):
-    """Nothing is gold, and nothing is predicted: there are no rates, and nothing is divided by 0."""
+    """Without gold and predicted entities the scores are 0, without interval and without a division by zero."""
     path = tmp_path / 'nothing.tsv'
     path.write_text('of\tO\nto\tO\n\nof\tO\n\n')
     assert not any(tagged.spans for tagged in Tagger.load(hmm).tag([['of', 'to'], ['of']]))
@@ -436,7 +439,10 @@ def test_report_a_library_that_is_missing(refused, hmm, monkeypatch):
 
 @pytest.mark.slow
 def test_report_nothing_else_is_printed_where_there_is_no_home(hmm, tmp_path):
-    """As a process: the library of pictures would say where it keeps its fonts, and what it thinks of its settings."""
+    """matplotlib would print notes about its font cache and invalid settings at import; the report suppresses them.
+
+    The command runs in a separate process, where matplotlib is imported anew.
+    """
     (tmp_path / 'matplotlibrc').write_text('lines.linewidth: 40\nno.such.setting: 1\n')
     (tmp_path / 'file').write_text('')
     environment = {**os.environ, 'HOME': str(tmp_path / 'file'), 'MPLCONFIGDIR': str(tmp_path / 'file'),

@@ -1,4 +1,4 @@
-"""The page of `ms-crf report` in Chromium: a run with a CRF, and hidden Markov models with odd text side by side."""
+"""The page of `ms-crf report` in Chromium: a run with a CRF, and a comparison of two runs whose text is markup."""
 
 import io
 import json
@@ -16,7 +16,7 @@ MARKUP = '<script>document.title = "1"</script><img src=http://127.0.0.1/>'
 
 @pytest.fixture
 def write(tmp_path, capsys):
-    """Makes a report in this process; returns the path of the page."""
+    """Writes a report in this process; returns the path of the page."""
     pytest.importorskip('matplotlib')
 
     def call(*arguments):
@@ -35,7 +35,7 @@ def test_report_in_browser_a_run_with_a_crf(browser, write, undisturbed):
         assert headings[0] == 'Scores' and 'Transitions' in headings
         for picture in shown.locator('svg[role=img]').all():
             assert picture.bounding_box()['height'] > 50 and picture.get_attribute('aria-labelledby')
-        # A link of the table of contents leads to its part of the page.
+        # A link in the table of contents leads to its section.
         shown.locator('nav a', has_text='Transitions').click()
         assert shown.locator('h2', has_text='Transitions').bounding_box()['y'] < 100
 
@@ -63,7 +63,7 @@ def test_report_in_browser_two_runs_with_text_that_is_markup(browser, write, tmp
 
 
 def pixels(locator):
-    """An element as it is painted, (height, width, 3), from 0 to 255."""
+    """The painted pixels of an element: (height, width, 3), from 0 to 255."""
     pyplot = pytest.importorskip('matplotlib.image')
     return np.round(255 * pyplot.imread(io.BytesIO(locator.screenshot()))[:, :, :3]).astype(int)
 
@@ -84,16 +84,16 @@ def test_report_in_browser_plots_are_painted_in_the_colours_of_the_page(browser,
                 assert np.abs(corner - ground).max() <= 1
             same = (np.abs(painted - ground).max(2) <= 1).mean()
             light = (painted.min(2) >= 230).mean()
-            assert same > .3 and (scheme == 'light' or light < .1)        # letters and grid, no white areas
-            # Text is painted, in one that contrasts with the ground: the extreme of all pixels on the other side.
+            assert same > .3 and (scheme == 'light' or light < .1)        # only letters and grid, no white areas
+            # Some pixels contrast strongly with the background, so text is painted.
             extreme = painted.mean(2).max() if scheme == 'dark' else painted.mean(2).min()
             assert extreme > 200 if scheme == 'dark' else extreme < 60
-    # The contrasts of all texts in plots, by computed colours, are among what check_page asserts.
+    # `check_page` asserts the contrasts of all texts in plots, from computed colours.
 
 
 @pytest.fixture
 def mistaken(tmp_path):
-    """A hidden Markov model of several types whose test file says otherwise, so that its report has all types."""
+    """A hidden Markov model of several types, and a test file with other types, so the errors show all types."""
     types = ['MISC', 'PER', 'LOC', 'a type of its own']
     for name, tags in (('train', types), ('test', types[1:] + types[:1])):
         rows = [{'tokens': ['to', f'Xan{index}'], 'tags': ['O', f'B-{kind}']} for index, kind in enumerate(tags)]
@@ -125,7 +125,7 @@ def test_report_in_browser_a_type_has_one_colour_in_a_report_and_on_a_tagged_pag
 @pytest.mark.slow
 def test_report_in_browser_wide_tables_scroll_by_keyboard_with_a_scrollbar_and_a_shadow(browser, write, mistaken):
     page = write(mistaken)
-    # Playwright hides all scrollbars unless told otherwise.
+    # By default Playwright hides all scrollbars.
     with (browser.browser_type.launch(executable_path=chromium(), ignore_default_args=['--hide-scrollbars']) as visible,
           opened(visible, page, width=390) as shown):
         box = shown.get_by_role('region', name='Scores by type')
@@ -140,7 +140,7 @@ def test_report_in_browser_wide_tables_scroll_by_keyboard_with_a_scrollbar_and_a
                                 arg=box.element_handle(), timeout=10_000)
         box.evaluate('box => box.blur()')
         end = pixels(box)
-        # The thumb of the scrollbar has moved from left to right; the shadow is at the side with more to show.
+        # The thumb of the scrollbar has moved from left to right; the shadow is on the side that hides more content.
         assert begin[-6, 20].mean() < begin[-6, -20].mean() and end[-6, 20].mean() > end[-6, -20].mean()
         row = begin.shape[0] // 2 + 8
         assert begin[row - 20:row, -1].mean(1).max() < 250 and begin[row - 20:row, 3].mean(1).max() > 250

@@ -1,4 +1,7 @@
-"""Answers of the server beside `Tagger`, and what it refuses; with a hidden Markov model, which is ready at once."""
+"""The server's answers equal the results of `Tagger`, and invalid requests, clients and options are refused.
+
+The model is a hidden Markov model, because it trains and loads in a moment.
+"""
 
 import json
 import re
@@ -39,7 +42,7 @@ def tagger(run):
 
 
 def check(record, tokens, tagged):
-    """A record says what the tagger says; places are in its own text."""
+    """Checks a record of an answer against the tagger's result; offsets must point into the record's own text."""
     assert (record['tokens'], record['tags']) == (tokens, tagged.tags)
     assert record['confidences'] == [round(value, 6) for value in tagged.confidences]
     assert record['confidence'] == round(tagged.confidence, 6)
@@ -177,7 +180,7 @@ def test_answers_what_is_said_of_model_and_server(server, run, tagger):
     assert after['ms_crf_resident_bytes{process="tagger"}'] > 1e6
 
 
-# Clients that are slow, cut off, or no clients
+# Clients that are slow, disconnect early or do not speak HTTP
 
 HOSTILE = {
     'nothing': (b'', b''), 'no HTTP': (b'\x16\x03\x01\x02\x00\x01\x00\xff' * 50, b'400'),
@@ -202,7 +205,10 @@ HOSTILE = {
 
 @pytest.fixture(scope='module')
 def told(server):
-    """What hostile clients are told until they are cut off, all of them at a time; they send no more, and wait."""
+    """The bytes that each hostile client receives until the server disconnects it.
+
+    All clients are connected at the same time. Each sends its data once and then only reads.
+    """
     with ExitStack() as stack:
         clients = {}
         for name, (data, _) in HOSTILE.items():
@@ -221,7 +227,7 @@ def test_answers_a_hostile_client_is_told_so_and_cut_off(server, told, name):
 
 @pytest.mark.slow
 def test_answers_a_client_that_reads_no_answer_is_cut_off(run):
-    """Its answers fill the buffers between them; the connection is reset, and the memory is free again."""
+    """Unread answers fill the socket buffers; the server must reset the connection and answer other clients."""
     body = json.dumps({'sentences': [['a' * 1000]] * 900}).encode()
     request = TAG + b'Content-Length: %d\r\n\r\n' % len(body) + body
     with serving('--run', run, '--splitter', 'blanks', '--slow', '1') as server:
@@ -247,7 +253,7 @@ def test_answers_requests_in_one_packet_are_answered_in_their_order(server):
     assert b'running' in answer
 
 
-# A token, other origins
+# Tokens and CORS
 
 @pytest.mark.slow
 @pytest.mark.parametrize('where', ['file', 'environment'])

@@ -1,4 +1,7 @@
-"""The queue in front of a tagger, which a function stands for here: what is tagged together, and who waits for whom."""
+"""The queue in front of a model: which sentences form a batch, and in which order requests are answered.
+
+A fake tagger stands in for the model process, so each test decides when a batch is answered.
+"""
 
 import asyncio
 
@@ -9,7 +12,7 @@ import pytest
 
 
 class Tagging:
-    """Keeps batches until it is told to answer; the answer to a sentence is the sentence in capitals."""
+    """A fake tagger that holds its batches until `answer` is called; it answers each sentence in upper case."""
 
     def __init__(self, most=10 ** 9):
         self.batches, self.futures, self.counted = [], [], []
@@ -110,7 +113,8 @@ def test_batching_long_requests_take_turns_and_short_ones_do_not_keep_them_waiti
         tagging.ask([['c']] * SHORT, (None, 3))
         await asyncio.sleep(0)
         for number in range(12):
-            tagging.ask([['c']] * SHORT, (None, 3))          # there is always one, and it asks for something else
+            # A short request with another task (n-best) is always waiting.
+            tagging.ask([['c']] * SHORT, (None, 3))
             await tagging.answer(number)
         seen = [{token for tokens in sentences for token in tokens} for _, sentences in tagging.batches]
         assert sum('a' in words for words in seen) >= 3 and sum('b' in words for words in seen) >= 3

@@ -1,4 +1,4 @@
-"""The API beside its own description, OpenAPI, by schemathesis: requests that it allows, and some that it does not."""
+"""schemathesis checks the API against its own OpenAPI description, with valid and with invalid requests."""
 
 import json
 import warnings
@@ -37,25 +37,25 @@ def operations(schema):
 
 @pytest.mark.slow
 def test_description_every_path_is_described(schema):
-    """But that of the description itself, which schemathesis leaves out."""
+    """Every path except `/openapi.json`, which schemathesis skips, must be in the OpenAPI description."""
     assert {(operation.method, operation.path) for operation in operations(schema)} == {
         ('post', '/v1/tag'), ('get', '/v1/model'), ('get', '/healthz'), ('get', '/readyz'), ('get', '/metrics'),
         ('get', '/')}
 
 
 def statuses_of(operation, mode):
-    """The statuses of many answers, each of which is as the description says."""
+    """The status codes of many generated requests; schemathesis checks each answer against the description."""
     found = set()
 
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None,
               suppress_health_check=list(HealthCheck))
     def check(case):
-        # Which does not know that 413 refuses a list that is too long.
+        # The excluded check does not know that the server refuses a list that is too long with status 413.
         found.add(case.call_and_validate(excluded_checks=[negative_data_rejection]).status_code)
 
     with warnings.catch_warnings():
-        warnings.simplefilter('ignore')          # of schemathesis about itself
+        warnings.simplefilter('ignore')          # schemathesis warns about its own internals
         check()
     return found
 

@@ -1,4 +1,4 @@
-"""When a process that tags is taken to hang; numbers stand for its answers and its CPU time."""
+"""When the server decides that its model process hangs; the process is faked by a count of answers and a CPU time."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,7 @@ from ms_crf.server.process import LONGEST, HangDetector
 
 
 class Tagging:
-    """A process with sentences to tag, which `look` looks at every half second."""
+    """A busy fake process and its hang detector; each call of `look` stands for one check after half a second."""
 
     def __init__(self, seconds):
         self.process = SimpleNamespace(busy=True, answers=0, seconds_of_cpu=lambda: self.cpu)
@@ -42,7 +42,7 @@ def test_hang_detection_each_batch_has_a_limit_of_its_own():
 
 
 def test_hang_detection_time_in_which_nobody_looked_counts_little():
-    """As when the whole machine stood still."""
+    """A long gap between two checks, as after the machine was suspended, must not count as a hang."""
     tagging = Tagging(3)
     tagging.look()
     assert not tagging.look(elapsed=1000) and not tagging.look(elapsed=1000) and tagging.look(elapsed=1000)

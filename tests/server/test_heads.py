@@ -1,4 +1,7 @@
-"""The limit of a request's head counts its bytes, however they are cut into packets, and wherever a head begins."""
+"""The size limit of a request's head is exact to the byte.
+
+It must not depend on how the bytes are split into packets, or on earlier requests of the same connection.
+"""
 
 import asyncio
 import random
@@ -14,7 +17,7 @@ from support.servers import rest_of, serving
 from support.trainings import files
 
 # isort: split
-# `servers` skips this file if the server's libraries are missing.
+# `support.servers` skips this file if the server's libraries are missing, so it must be imported first.
 from ms_crf.server.protocol import HEAD, Protocol
 
 import uvicorn
@@ -29,7 +32,10 @@ BEHIND = {'nothing': (b'', 0), 'a body': (WHOLE, 1), 'two bodies': (WHOLE * 2, 2
 
 
 def head(size, *, padded=False, path=False):
-    """A request for /healthz whose head has so many bytes: of a value, of blanks around it, or of the first line."""
+    """A request for /healthz whose head has `size` bytes.
+
+    A long header value fills the head, or the spaces around the value (`padded`), or the request line (`path`).
+    """
     start, end = b'GET /healthz?', b' HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nA:'
     rest = size - len(start) - len(end) - 5
     target, value = (b'a' * rest, b'') if path else (b'', (b' ' if padded else b'a') * rest)
@@ -41,7 +47,7 @@ def test_heads_have_the_size_that_the_tests_want():
 
 
 class Transport(asyncio.Transport):
-    """Keeps what a protocol writes."""
+    """A fake transport that records all bytes that a protocol writes."""
 
     def __init__(self):
         super().__init__()
@@ -77,7 +83,7 @@ async def app(scope, receive, send):
 
 
 def statuses(pieces):
-    """The statuses of answers to bytes that arrive in pieces."""
+    """The status codes of the answers when the bytes of requests arrive in these pieces."""
     async def test():
         config = uvicorn.Config(app, http=Protocol.of_limits(Limits()), lifespan='off', log_config=None)
         config.load()
@@ -95,7 +101,7 @@ def statuses(pieces):
 
 
 def cuts(data, seed):
-    """A packet; bytes; packets of any size; packets that end near the limit and around line ends."""
+    """Ways to split the data: one packet, single bytes, random sizes, and cuts near the limit and near line ends."""
     rng = random.Random(seed)
     yield [data]
     yield [data[index:index + 1] for index in range(len(data))]
@@ -114,7 +120,7 @@ def cuts(data, seed):
 @pytest.mark.parametrize('kind', [{}, {'padded': True}, {'path': True}], ids=['value', 'blanks', 'path'])
 def test_heads_the_limit_is_exact_in_any_packets(behind, kind):
     before, count = BEHIND[behind]
-    lines = 2 if behind == 'line ends' else 0    # in front of a head they are a part of it
+    lines = 2 if behind == 'line ends' else 0    # a line end before a head counts as part of the head
     for extra, status in ((0, 200), (1, 431), (2, 431), (10_000, 431)):
         for pieces in cuts(before + head(HEAD - lines + extra, **kind), extra):
             answers = statuses(pieces)

@@ -1,4 +1,4 @@
-"""Without a token a server answers only requests for the loopback, not for domains that a page pointed at it."""
+"""Without a token the server answers only requests whose Host is a loopback address (protection from DNS rebinding)."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def server(run):
 
 
 def status_of(server, target, *hosts, version=b'1.1', method=b'GET', more=b''):
-    """Status and body of the answer to a request with a target and Host headers."""
+    """Status code and body of the answer to a request with this target and these Host headers."""
     lines = [b'%b %b HTTP/%b' % (method, target.encode(), version), *(b'Host: ' + host.encode() for host in hosts)]
     head, _, body = server.send(b'\r\n'.join([*lines, b'Connection: close', more + b'\r\n'])).partition(b'\r\n\r\n')
     return int(head.split()[1]), body
@@ -45,7 +45,7 @@ def status_of(server, target, *hosts, version=b'1.1', method=b'GET', more=b''):
 def test_hosts_requests_for_the_loopback_are_answered(server, host):
     assert is_loopback(host.encode())
     assert status_of(server, '/v1/model', host)[0] == 200
-    if not host.endswith(':'):                   # which the parser does not know in a target
+    if not host.endswith(':'):                   # the parser rejects an empty port in a target
         assert status_of(server, f'http://{host}/v1/model', 'localhost')[0] == 200
 
 
@@ -83,7 +83,7 @@ def test_hosts_there_has_to_be_one_host(server):
 
 
 def test_hosts_an_allowed_origin_is_no_allowed_host(server):
-    """Scripts of the allowed origin ask the loopback; another origin that names itself as the host gets no answer."""
+    """`--allow-origin` permits the origin to call the loopback address; it does not permit its name as Host."""
     origin = b'Origin: https://example.org\r\n'
     asked = server.ask('OPTIONS', '/v1/tag', Origin='https://example.org', Access_Control_Request_Method='POST')
     assert (asked[0], asked[1]['Access-Control-Allow-Origin']) == (200, 'https://example.org')
@@ -105,7 +105,10 @@ def test_hosts_the_refusal_is_described_and_counted(server):
 @pytest.mark.slow
 @pytest.mark.parametrize('options,environment', [(['--no-token'], {}), ([], {'MS_CRF_TOKEN': 'secret'})])
 def test_hosts_with_a_token_or_by_request_all_hosts_are_answered(run, options, environment):
-    """Behind a proxy the host is that of the proxy; a page that was pointed here does not know the token."""
+    """The Host check is off with a token, which a foreign page does not know, and with `--no-token`.
+
+    Behind a proxy, the Host header names the proxy, so such servers need the check to be off.
+    """
     with serving('--run', run, '--splitter', 'blanks', *options, env=environment) as server:
         warned = [line for line in server.said if re.search('warning: .* answers all requests without a token', line)]
         assert len(warned) == len(options)

@@ -1,4 +1,4 @@
-"""The server with an exported graph, a kind of one's own and a pretrained encoder: answers beside `Tagger.tag`."""
+"""The server with an exported graph, a custom model type and a pretrained encoder: answers equal `Tagger.tag`."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def requests(*options):
 
 
 def check(server, asked, said):
-    """The server answers each request as the tagger did, and differs between sentences."""
+    """The server's answers must equal the tagger's results, and the results must contain more than one tag."""
     assert len({tag for _, tags, *_ in said[0] for tag in tags}) > 1
     for request, expected in zip(asked, said, strict=True):
         status, answer = server.tag(request)
@@ -41,7 +41,10 @@ def check(server, asked, said):
 
 
 def test_kinds_served_an_exported_graph_is_served_and_swapped_for_another(tmp_path):
-    """First with confidences, then one of a single shape without; what a graph does not give is refused."""
+    """The first graph has confidences; the second has a fixed shape and no confidences.
+
+    After each load the answers equal `Tagger`; requests that need more than the graph computes are refused.
+    """
     run, graph, other = make_run(tmp_path / 'run'), tmp_path / 'a.mindir', tmp_path / 'later' / 'a.mindir'
     other.parent.mkdir()
     mindir.export(run, graph, 'confidences')
@@ -65,7 +68,7 @@ def test_kinds_served_an_exported_graph_is_served_and_swapped_for_another(tmp_pa
 
 
 def test_kinds_served_a_kind_of_ones_own_is_served_with_its_plugin(corpora, tmp_path):
-    """The tagger is one in a process of its own, so that the kind is not registered in that of the tests."""
+    """The expected answers come from a separate process, so the custom model type is not registered in this one."""
     run = tmp_path / 'run'
     subprocess.run([sys.executable, 'train.py', *PLUGIN, '--model', 'mine', *files(corpora), '--word-dim', '6',
                     '--hidden', '8', '--batch-size', '4', '--epochs', '2', '--learning-rate', '0.05', '--device', 'CPU',
@@ -85,7 +88,7 @@ def test_kinds_served_a_kind_of_ones_own_is_served_with_its_plugin(corpora, tmp_
 
 
 def test_kinds_served_a_run_over_a_pretrained_encoder_is_served(corpora, encoder, tmp_path):
-    """A word without subwords and a sentence of several windows among the sentences."""
+    """The sentences include a word without subwords and a sentence that needs several encoder windows."""
     pytest.importorskip('tokenizers')
     run = tmp_path / 'run'
     assert train.main(arguments(corpora, encoder, run)) == 0

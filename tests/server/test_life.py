@@ -1,4 +1,4 @@
-"""From the start of a server to its end: models that are swapped, processes that are killed, signals."""
+"""The life cycle of a server: start, reload of the model, killed and hanging processes, signals, shutdown."""
 
 import http.client
 import json
@@ -17,12 +17,12 @@ from support.servers import SECONDS, Server, Watched, serving, start
 from support.trainings import files
 
 TOKENS = ['to', 'Xan', 'Yan']
-QUICK = ('--splitter', 'blanks')       # without the library of another splitter it starts sooner
+QUICK = ('--splitter', 'blanks')       # starts faster than a splitter that needs a library
 
 
 @pytest.fixture(scope='module')
 def runs(corpora, tmp_path_factory):
-    """Two runs that are of different minds about the same sentence, and what each says of it."""
+    """Two runs that give the same sentence different confidences, and a list of the two confidences."""
     folder = tmp_path_factory.mktemp('runs')
     said = []
     for name, add in (('one', '0.1'), ('two', '5')):
@@ -35,7 +35,7 @@ def runs(corpora, tmp_path_factory):
 
 @pytest.fixture
 def run(runs, tmp_path):
-    """A copy of the first run, to be replaced."""
+    """A copy of the first run, which a test may replace."""
     shutil.copytree(runs[0], tmp_path / 'run')
     return tmp_path / 'run'
 
@@ -50,7 +50,7 @@ def confidence(answer):
 
 
 def arrived(server):
-    """How many tokens of requests the server has read."""
+    """The number of tokens in all requests that the server has read."""
     metrics = server.metrics()
     return metrics['ms_crf_tokens_total'] + metrics['ms_crf_queue_tokens']
 
@@ -80,7 +80,7 @@ def test_life_a_model_is_swapped_while_requests_run_and_none_is_lost(runs, run):
         for thread in threads:
             thread.join(SECONDS)
         assert (later[0], confidence(later[1])) == (200, said[1])
-        for answers in found:                    # first the one, then the other, and nothing else
+        for answers in found:                    # answers of the first model, then of the second, nothing else
             place = answers.index((200, said[1])) if (200, said[1]) in answers else len(answers)
             assert set(answers[:place]) == {(200, said[0])} and set(answers[place:]) <= {(200, said[1])}
         former.wait()
@@ -136,9 +136,9 @@ def test_life_the_process_that_tags_is_started_again(runs, run):
 def test_life_requests_beyond_the_queue_are_told_to_come_again(runs, run):
     with serving('--run', run, *QUICK, '--max-tokens', '100', '--queue', '100') as server:
         [number] = server.children()
-        os.kill(number, signal.SIGSTOP)          # so that it takes its time
+        os.kill(number, signal.SIGSTOP)          # the model process answers nothing until SIGCONT
         clients = [server.connect() for _ in range(3)]
-        for count, client in enumerate(clients, 1):              # one with the tagger, one that waits, one too many
+        for count, client in enumerate(clients, 1):  # the first is tagged, the second waits, the third is refused
             client.request('POST', '/v1/tag', json.dumps({'sentences': [TOKENS * 30]}),
                            {'Content-Type': 'application/json'})
             while count < 3 and arrived(server) < 90 * count:
@@ -158,7 +158,7 @@ def test_life_requests_beyond_the_queue_are_told_to_come_again(runs, run):
 @pytest.mark.slow
 def test_life_connections_beyond_their_number_are_told_to_come_again(run):
     with serving('--run', run, *QUICK, '--connections', '2') as server, server.socket(), server.socket():
-        assert server.ask('GET', '/healthz')[0] == 200           # so they have been accepted
+        assert server.ask('GET', '/healthz')[0] == 200           # so both connections have been accepted
         status, headers, _ = server.ask('POST', '/v1/tag', '{"tokens": []}', Content_Type='application/json')
         assert (status, headers['Retry-After'], headers['Connection']) == (503, '1', 'close')
 
@@ -166,14 +166,14 @@ def test_life_connections_beyond_their_number_are_told_to_come_again(run):
 @pytest.mark.slow
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
 def test_life_what_was_asked_before_the_end_is_answered(runs, run, number):
-    """Clients whose requests have arrived get their answers, others find nobody; the status is 0."""
+    """Requests that arrived before the signal are answered, later connections are refused, and the exit code is 0."""
     server = Server('--run', run, *QUICK)
     try:
         body = json.dumps({'sentences': [TOKENS * 30] * 500})
         clients = [server.connect() for _ in range(4)]
         for client in clients:
             client.request('POST', '/v1/tag', body, {'Content-Type': 'application/json'})
-        while arrived(server) < 4 * 500 * 90:    # they have been read
+        while arrived(server) < 4 * 500 * 90:    # until all requests have been read
             pass
         server.process.send_signal(number)
         for client in clients:
@@ -233,7 +233,7 @@ def test_life_open_to_others_it_asks_for_a_token_or_for_the_word_that_none_is_me
             assert server.ask('GET', '/healthz', Host='example.org')[0] == 200
 
 
-# The run is loaded again
+# Reloading the run
 
 @pytest.mark.slow
 def test_life_behind_nohup_a_signal_loads_the_run_again(runs, run):
@@ -246,7 +246,7 @@ def test_life_behind_nohup_a_signal_loads_the_run_again(runs, run):
 
 @pytest.mark.slow
 def test_life_whoever_has_the_token_loads_the_run_again(runs, run):
-    """The answer comes when the new model tags; if the run is damaged, the answer says so."""
+    """`POST /v1/reload` answers after the new model is active, or reports the error if the run is damaged."""
     key = {'Authorization': 'Bearer secret'}
     with serving('--run', run, *QUICK, env={'MS_CRF_TOKEN': 'secret'}) as server:
         assert server.ask('POST', '/v1/reload')[0] == 401
@@ -274,7 +274,7 @@ def test_life_without_a_token_nobody_loads_the_run_again(run):
         assert '/v1/reload' not in json.loads(server.ask('GET', '/openapi.json')[2])['paths']
 
 
-# A process that tags and stands still
+# A model process that hangs
 
 @pytest.mark.slow
 def test_life_a_process_that_hangs_is_replaced(runs, run):
@@ -293,12 +293,12 @@ def test_life_a_process_that_hangs_is_replaced(runs, run):
 
 @pytest.mark.slow
 def test_life_a_request_waits_no_longer_than_its_limit(runs, run):
-    """And it is taken out of the queue, so that it is not tagged later."""
+    """A request that waits longer than `--timeout` gets status 503 and leaves the queue, so it is not tagged later."""
     with serving('--run', run, *QUICK, '--timeout', '1') as server:
         [number] = server.children()
         os.kill(number, signal.SIGSTOP)
         before = server.metrics()['ms_crf_sentences_total']
-        with server.socket() as other:           # is with the process; the next one waits
+        with server.socket() as other:           # this request reaches the model process; the next request waits
             other.sendall(b'POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
                           b'Content-Length: 17\r\n\r\n{"tokens": ["a"]}')
             server.until(lambda metrics: metrics['ms_crf_sentences_total'] == before + 1)

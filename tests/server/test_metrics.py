@@ -1,4 +1,4 @@
-"""The text of /metrics, whose names and labels dashboards rely on."""
+"""The text of /metrics: dashboards depend on the names and labels of the metrics."""
 
 import os
 import re
@@ -9,7 +9,7 @@ pytest.importorskip('prometheus_client', reason="the server's libraries are miss
                                                 'requirements-serve.txt')
 from ms_crf.server.metrics import Metrics  # noqa: E402
 
-GONE = 2 ** 22 + 1                     # a process id that Linux does not give
+GONE = 2 ** 22 + 1                     # above the largest process id of Linux
 
 
 def buckets(name, bounds, counts):

@@ -1,4 +1,4 @@
-"""The server with a network: answers under load beside `Tagger.tag`, whatever is tagged beside them."""
+"""The server with a network under load: answers equal `Tagger.tag`, whatever other requests share their batch."""
 
 import random
 import threading
@@ -15,7 +15,7 @@ WORDS = 'to in at on by Xan Yel abracadabra Zoe unknown'.split()
 
 
 def requests_of(seed):
-    """Requests of one sentence to forty, with all kinds of options."""
+    """Random requests with one to forty sentences and various options."""
     rng = random.Random(seed)
     for _ in range(25):
         sentences = [rng.choices(WORDS, k=rng.choice((0, 1, 3, 5, 9))) for _ in range(rng.choice((1, 1, 2, 40)))]

@@ -1,4 +1,4 @@
-"""What the types of requests refuse, in which words, and what the description says of them."""
+"""Validation of requests: which values are refused with which message, and what the OpenAPI description allows."""
 
 import json
 

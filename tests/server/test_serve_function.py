@@ -1,4 +1,4 @@
-"""`ms_crf.api.serve` called from a script, in another thread, and within an event loop as in a notebook."""
+"""`ms_crf.api.serve` called from a script, from another thread, and inside an event loop as in a notebook."""
 
 import http.client
 import json

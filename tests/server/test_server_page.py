@@ -1,4 +1,4 @@
-"""The page of the server in Chromium: by mouse, by keyboard, on a phone, with a token, without its script."""
+"""The server's web page in Chromium: with mouse and keyboard, on a phone, with a token, without JavaScript."""
 
 import re
 import signal
@@ -76,7 +76,7 @@ def test_server_page_without_its_script_it_says_so(browser, network_server):
 
 
 def test_server_page_faults_are_said_on_the_page(browser, corpora, tmp_path):
-    """A token is asked for once it is missed; what is too long is said by the server."""
+    """The page asks for a token when the server demands one, and shows the server's message about long text."""
     assert train.main([*files(corpora), '--model', 'hmm', '--save', str(tmp_path / 'run')]) == 0
     (tmp_path / 'token').write_text('secret')
     with serving('--run', tmp_path / 'run', '--splitter', 'blanks', '--token-file', tmp_path / 'token',
@@ -86,7 +86,7 @@ def test_server_page_faults_are_said_on_the_page(browser, corpora, tmp_path):
         assert page.get_by_label('Token').is_hidden() and page.locator('option').count() == 1
         page.get_by_label('Text').fill('to Xan')
         page.get_by_role('button', name='Tag').click()
-        page.get_by_label('Token').fill('secret')        # waits for it to appear
+        page.get_by_label('Token').fill('secret')        # waits until the field appears
         assert 'Authorization: Bearer TOKEN' in page.get_by_role('status').inner_text()
         tag(page, 'to Xan')
         page.get_by_label('Text').fill('a b c d e f')
@@ -95,7 +95,7 @@ def test_server_page_faults_are_said_on_the_page(browser, corpora, tmp_path):
 
 
 def test_server_page_a_page_of_an_earlier_model_says_so(browser, corpora, tmp_path):
-    """Its colours are those of other types."""
+    """After the server loads another model, an open page asks to be reloaded, because its colours may be wrong."""
     assert train.main([*files(corpora), '--model', 'hmm', '--save', str(tmp_path / 'run')]) == 0
     with serving('--run', tmp_path / 'run', '--splitter', 'blanks') as server, opened(browser, server.address) as page:
         server.process.send_signal(signal.SIGHUP)

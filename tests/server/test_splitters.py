@@ -1,4 +1,4 @@
-"""Raw text is split in processes of their own: whatever these do, the server answers, and short text does not wait."""
+"""Separate processes split raw text: if they hang or die, the server still answers, and short text does not wait."""
 
 import json
 import os
@@ -17,7 +17,7 @@ import pytest
 from support.servers import SECONDS, Server, Watched, rest_of, serving
 from support.trainings import files
 
-LONG = 'to Xan\n' + ' ' * 150_000 + 'in'       # its body arrives in parts
+LONG = 'to Xan\n' + ' ' * 150_000 + 'in'       # so long that the body arrives in several parts
 PLAIN = ('--splitter', 'blanks')
 
 
@@ -29,7 +29,7 @@ def run(corpora, tmp_path_factory):
 
 
 def sent(server, text):
-    """A connection over which raw text has been sent."""
+    """A connection on which a request with raw text has been sent."""
     body = json.dumps({'text': text}).encode()
     connection = server.socket()
     connection.sendall(b'POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
@@ -38,7 +38,7 @@ def sent(server, text):
 
 
 def splitter_of(server, text):
-    """The process that has split a text; there was none before."""
+    """The id of the new process that the server started to split this text."""
     before = server.children()
     assert server.tag({'text': text})[0] == 200
     [number] = set(server.children()) - set(before)
@@ -46,7 +46,7 @@ def splitter_of(server, text):
 
 
 def answered(connection):
-    """Status of the answer, and its JSON."""
+    """The status code and the JSON of an answer."""
     with connection:
         head, _, body = rest_of(connection).partition(b'\r\n\r\n')
     return int(head.split()[1]), json.loads(body)
@@ -54,7 +54,7 @@ def answered(connection):
 
 @pytest.mark.slow
 def test_splitters_while_long_text_is_split_others_are_answered_and_its_limit_holds(run):
-    """A process that is stopped stands for a library that does not come back."""
+    """A splitter process stopped by a signal stands in for a library call that never returns."""
     with serving('--run', run, *PLAIN, '--timeout', '4') as server:
         number = splitter_of(server, LONG)
         stopped = Watched(number)
@@ -66,7 +66,7 @@ def test_splitters_while_long_text_is_split_others_are_answered_and_its_limit_ho
         status, answer = answered(connection)
         assert status == 503 and 'the request was not answered within 4 seconds' in answer['error']
         stopped.wait()
-        assert server.tag({'text': LONG})[0] == 200              # by another process
+        assert server.tag({'text': LONG})[0] == 200              # a new process splits this text
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_splitters_the_process_of_a_client_that_has_left_is_killed(run, text):
 
 @pytest.mark.slow
 def test_splitters_text_of_a_client_that_has_left_is_not_split(run):
-    """Text that waits leaves room for other text as soon as its client has left."""
+    """A waiting text leaves the queue as soon as its client disconnects, which makes room for another text."""
     with serving('--run', run, *PLAIN) as server:
         number = splitter_of(server, LONG)
         os.kill(number, signal.SIGSTOP)
@@ -108,14 +108,14 @@ def test_splitters_a_process_that_was_killed_is_replaced(run):
         os.kill(number, signal.SIGKILL)
         gone.wait()
         statuses = [server.tag({'text': LONG})[0] for _ in range(2)]
-        assert statuses in ([200, 200], [503, 200])              # 503 if the server did not know it yet
+        assert statuses in ([200, 200], [503, 200])              # 503 if the server had not noticed the death yet
         number = splitter_of(server, 'to Xan')
         os.kill(number, signal.SIGSTOP)
         connection = sent(server, 'to Xan')
         server.until(lambda metrics: metrics['ms_crf_connections'] > 1)
         os.kill(number, signal.SIGKILL)
         status, answer = answered(connection)
-        # Or 200 if the process was gone before the server had sent it the text.
+        # The status is 200 if the process was gone before the server sent it the text.
         assert status == 200 or 'the splitter process has ended' in answer['error']
         assert server.tag({'text': 'to Xan'})[0] == 200
 
@@ -123,12 +123,12 @@ def test_splitters_a_process_that_was_killed_is_replaced(run):
 @pytest.mark.slow
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGKILL])
 def test_splitters_the_processes_end_with_the_server(run, number):
-    """Also in the midst of a text that a library takes long for."""
+    """The splitter processes end with the server, even while a library spends a long time on a text."""
     pytest.importorskip('spacy')
     server = Server('--run', run, '--splitter', 'spacy-en', '--drain', '1', '--timeout', '3')
     try:
         connections = [sent(server, text) for text in ('(' * 199_000, 'to Xan')]
-        assert answered(connections[1])[0] == 200                # so the other one has arrived
+        assert answered(connections[1])[0] == 200                # so the first text has arrived, too
         processes = [Watched(child) for child in server.children()]
         assert len(processes) >= 2
         if number == signal.SIGTERM:
@@ -144,7 +144,10 @@ def test_splitters_the_processes_end_with_the_server(run, number):
 
 @pytest.mark.slow
 def test_splitters_many_clients_get_their_own_answers(run):
-    """Also those who share a process with clients that leave."""
+    """Each of many concurrent clients gets the tokens of its own text, even if other clients disconnect early.
+
+    The expected tokens come from `prepare_request` in this process.
+    """
     texts = [f'to Xan{number}\nin Yel' + ' ' * (0 if number % 3 else SHORT) for number in range(30)]
     with serving('--run', run, *PLAIN) as server:
         expected, answers = [], {}
