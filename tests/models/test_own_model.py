@@ -54,8 +54,8 @@ def test_own_model_trained_tagged_and_exported(run, corpora, tmp_path):
             for model in (('--run', run), ('--mindir', graph))]
     assert both[0] == both[1]
     error = call(infer, '--run', run, '--text', 'a', status=2)
-    assert f'{run}/config.json: expected "model" to be bilstm or encoder or hmm, got \'mine\'; if it is a' in error
-    assert 'load the program that registers it as a plugin' in error and len(error.splitlines()) == 1
+    assert f'{run}/config.json: expected "model" to be bilstm or encoder or hmm, got \'mine\'; for a custom' in error
+    assert 'name the program that registers it with --plugin' in error and len(error.splitlines()) == 1
 
 
 def test_own_model_stopped_and_resumed_it_is_the_same_to_the_bit(run, corpora, tmp_path):
@@ -90,7 +90,7 @@ def test_own_model_what_can_not_be(tmp_path, arguments, message):
 
 
 def test_own_model_names_and_options_that_can_not_be_registered():
-    with pytest.raises(ValueError, match="Again.name must be a new one, got 'hmm', which is already registered"):
+    with pytest.raises(ValueError, match="Again.name must be a new name, got 'hmm', which is already registered"):
         register(type('Again', (Kind,), {'name': 'hmm'}))
     with pytest.raises(ValueError, match="options of the model type other must be options of training, got 'wings'"):
         register(type('Other', (Kind,), {'name': 'other', 'options': ('wings',)}))

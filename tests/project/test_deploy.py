@@ -288,7 +288,7 @@ def test_deploy_the_command_of_the_unit_reloads_the_run_of_the_link(installed, s
     assert subprocess.run(link, timeout=SECONDS).returncode == 0
     reload = unit()['Service']['ExecReload'].replace('$MAINPID', str(server.process.pid))
     assert subprocess.run(shlex.split(reload), timeout=SECONDS).returncode == 0
-    server.wait_for('is loaded again')
+    server.wait_for('the model was reloaded')
     after = server.ask('GET', '/v1/model', Authorization=f'Bearer {TOKEN}')[1]['MS-CRF-Model']
     assert before != after
 

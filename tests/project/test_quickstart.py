@@ -97,7 +97,7 @@ def masked(line, page):
     if page in INSTEAD:
         line = re.sub(r'\[([^]]*) [A-Z]+\]', r'\1', line)                  # names in brackets
         line = re.sub(r'(\S)[/ ](?:[A-Z]{3,5})\b', r'\1', line)             # parts of speech
-    if re.match(r'train |dev |tags:|\S+\.tsv: ', line):
+    if re.match(r'train |dev |scheme:|\S+\.tsv: ', line):
         return line
     return re.sub(r'\d[\d.,]*(?:e-\d+)?', '#', line)
 

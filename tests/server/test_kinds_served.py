@@ -84,7 +84,7 @@ def test_kinds_served_a_kind_of_ones_own_is_served_with_its_plugin(corpora, tmp_
     process = start('--run', run, '--port', '0', *QUICK)
     output, errors = process.communicate(timeout=SECONDS)
     assert (process.returncode, output) == (2, '') and len(errors.splitlines()) == 1
-    assert errors.startswith(f'ms-crf serve: {run}/config.json: ') and 'load the program that registers it' in errors
+    assert errors.startswith(f'ms-crf serve: {run}/config.json: ') and 'name the program that registers it' in errors
 
 
 def test_kinds_served_a_run_over_a_pretrained_encoder_is_served(corpora, encoder, tmp_path):

@@ -98,7 +98,7 @@ def test_sharing_copies(folder, texts, expected, name, monkeypatch):
     pickled = pickle.dumps(tagger)
     monkeypatch.chdir(ROOT)  # in another folder, the relative path of the run no longer exists
     assert tags_of(pickle.loads(pickled), texts[0][0]) == expected[0][0]
-    with pytest.raises(TypeError, match='made without it'):
+    with pytest.raises(TypeError, match='got one without a path'):
         pickle.dumps(Tagger(tagger.decoder, tagger.scheme, tagger.file_scheme))
 
 
