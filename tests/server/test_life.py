@@ -270,7 +270,7 @@ def test_life_whoever_has_the_token_loads_the_run_again(runs, run):
 def test_life_without_a_token_nobody_loads_the_run_again(run):
     with serving('--run', run, *QUICK) as server:
         status, _, body = server.ask('POST', '/v1/reload')
-        assert status == 403 and 'expected a server with a token' in json.loads(body)['error']
+        assert status == 403 and 'needs a server with a token' in json.loads(body)['error']
         assert '/v1/reload' not in json.loads(server.ask('GET', '/openapi.json')[2])['paths']
 
 
