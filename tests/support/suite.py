@@ -10,7 +10,7 @@ from ms_crf.base import processes
 
 import pytest
 
-PROCESSES = 3                  # one more than the two cores of a small machine, because tests also wait for servers
+PROCESSES = 2
 #: Groups of test files by file name. One process runs all files of a group, because they share graphs or a server.
 TOGETHER = {'test_crf.py': 'chain', 'test_forbidden.py': 'chain', 'test_nan.py': 'chain',
             'test_server_page.py': 'network server', 'test_network_served.py': 'network server',
