@@ -153,6 +153,6 @@ def test_quickstart_every_page_is_tested_here_or_with_the_server():
     assert pages == {*PAGES, 'production_server'}
     for path in (ROOT / 'docs' / 'quickstart').glob('*.md'):
         text = path.read_text(encoding='utf-8')
-        assert len(text.splitlines()) <= 120 and '```console\n$ pip install -r requirements' in text[:800], path.name
+        assert len(text.splitlines()) <= 120 and '```console\n$ pip install ' in text[:800], path.name
         for verb in (command.split()[1] for command, _ in console(path) if command.startswith('ms-crf ')):
             assert verb in commands.VERBS
