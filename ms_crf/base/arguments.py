@@ -57,7 +57,7 @@ class Arguments:
     def __post_init__(self) -> None:
         for entry in fields(self):  # type: ignore[arg-type] # subclasses are dataclasses
             value = getattr(self, entry.name)
-            if entry.type is float and type(value) is int and -2 ** 53 <= value <= 2 ** 53:
+            if entry.type is float and type(value) is int and abs(value) <= 2 ** 53:    # exact; a larger one stays
                 setattr(self, entry.name, float(value))
 
     @classmethod

@@ -104,7 +104,6 @@ def test_suggest_entropy_of_a_network_beside_all_paths(tmp_path, call):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_suggest_exported_graphs(tmp_path, call):
     run, path = make_run(tmp_path / 'run', char='none'), tmp_path / 'in.jsonl'
     path.write_text('{"tokens": ["to", "Xan"]}\n{"tokens": ["by", "in", "Yel"]}\n')
